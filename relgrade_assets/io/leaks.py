@@ -1,0 +1,164 @@
+"""P41's leak check: private strings looked for in the decoded, normalised content of everything that would be
+published.
+
+What is private, and what happens on a find, is decided by the caller; nothing is written here, and a fault never
+repeats the string found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import io
+import re
+import urllib.parse
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import polars as pl
+
+from relgrade_assets.errors import Fault
+from relgrade_assets.protocol.canonical import digest_bytes
+
+AT_LEAST = 12
+"""Characters from which a private string is looked for; shorter ones from three words on."""
+WINDOW = 40
+"""A longer string is also looked for in pieces of this many characters, so that an excerpt of twice as many can't
+pass.
+"""
+UNPACKED_AT_MOST = 1 << 28
+_DEEP = 3
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")
+_ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/nrt])')
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def leak_check(files: Mapping[str, bytes], private_strings: Iterable[str]) -> list[Fault]:
+    """Every file (names too) that holds a private string of at least 12 characters or three words, one fault a file
+    and string.
+
+    Looked into: text, JSON and HTML and percent escapes, base64, gzip, zip and Parquet, as written and nested up to
+    three deep; all after NFKC, lower case, format characters out, blanks collapsed. A file that unpacks to more than
+    256 MiB is a fault itself.
+    """
+    whole = sorted({s for s in private_strings if s})
+    needles: dict[str, str] = {}
+    for original, text in zip(whole, _normalised(whole), strict=True):
+        if len(text) < AT_LEAST and text.count(" ") < 2:
+            continue
+        needles.setdefault(text, original)
+        for start in range(0, max(len(text) - WINDOW + 1, 0), WINDOW):
+            needles.setdefault(text[start : start + WINDOW], original)
+    by_length: dict[int, dict[str, list[str]]] = {}
+    for needle in sorted(needles):
+        size = min(len(needle), AT_LEAST)
+        by_length.setdefault(size, {}).setdefault(needle[:size], []).append(needle)
+    faults = []
+    for name in sorted(files):
+        readings, whole_file = _readings(files[name])
+        found = {needles[n] for text in _normalised([name, *readings]) for n in _found(text, by_length)}
+        faults += [
+            Fault(
+                name,
+                f"a private string of {len(s)} characters (sha256 {digest_bytes(s.encode())[:12]})",
+                "no private text in what is published (P41)",
+            )
+            for s in sorted(found)
+        ]
+        if not whole_file:
+            faults.append(
+                Fault(
+                    name,
+                    "content that unpacks to more than 256 MiB or too deep",
+                    "a file that can be looked through (P41)",
+                )
+            )
+    return faults
+
+
+def _found(text: str, by_length: Mapping[int, Mapping[str, list[str]]]) -> Iterator[str]:
+    for size, starts in by_length.items():
+        for place in range(len(text) - size + 1):
+            for needle in starts.get(text[place : place + size], ()):
+                if text.startswith(needle, place) and (
+                    len(needle) >= AT_LEAST or _stands_alone(text, place, place + len(needle))
+                ):
+                    yield needle
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    return not text[start - 1 : start].isalnum() and not text[end : end + 1].isalnum()
+
+
+def _normalised(texts: list[str]) -> list[str]:
+    column = pl.Series(texts, dtype=pl.String).str.normalize("NFKC").str.to_lowercase()
+    return (
+        column.str.replace_all(r"\p{Cf}", "").str.replace_all(r"[\s\p{Z}\p{Cc}]+", " ").str.strip_chars(" ").to_list()
+    )
+
+
+def _readings(data: bytes) -> tuple[list[str], bool]:
+    """Every text that the bytes can be read as, and whether all of them could be looked at."""
+    texts: list[str] = []
+    room = UNPACKED_AT_MOST
+    whole = True
+    waiting = [(data, 0)]
+    while waiting:
+        content, depth = waiting.pop()
+        room -= len(content)
+        if room < 0 or depth > _DEEP:
+            whole = False
+            continue
+        inner, complete = _unpacked(content, room)
+        whole = whole and complete
+        waiting += [(part, depth + 1) for part in inner]
+        texts += _texts(content)
+    return texts, whole
+
+
+def _unpacked(content: bytes, room: int) -> tuple[list[bytes], bool]:
+    if content.startswith(b"\x1f\x8b"):
+        engine = zlib.decompressobj(wbits=31)
+        try:
+            return [engine.decompress(content, room + 1)], not engine.unconsumed_tail
+        except zlib.error:
+            return [], True
+    if content.startswith(b"PK"):
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                entries = archive.infolist()
+                if sum(entry.file_size for entry in entries) > room:
+                    return [], False
+                return [entry.filename.encode() for entry in entries] + [archive.read(entry) for entry in entries], True
+        except (zipfile.BadZipFile, RuntimeError, zlib.error):
+            return [], False
+    if content.startswith(b"PAR1"):
+        frame = pl.read_parquet(io.BytesIO(content))
+        return [frame.write_json().encode()], True
+    parts = []
+    for match in _BASE64.finditer(content):
+        try:
+            parts.append(base64.b64decode(match[0], validate=True))
+        except binascii.Error:
+            continue
+    return [b"\n".join(parts)] if parts else [], True
+
+
+def _texts(content: bytes) -> list[str]:
+    raw = content.decode("utf-8", "replace")
+    unescaped = _ESCAPE.sub(_character, raw)
+    plain = [raw, unescaped]
+    if "&" in raw or "<" in raw or "\\u" in raw:
+        plain += [html.unescape(re.sub(r"<[^>]*>", "", text)) for text in (raw, unescaped)] + [html.unescape(unescaped)]
+    if "%" in raw or "+" in raw:
+        plain.append(urllib.parse.unquote_plus(raw))
+    if b"\0" in content:
+        plain.append(content.decode("utf-16-le", "replace"))
+    return [text.encode("utf-8", "replace").decode() for text in dict.fromkeys(plain)]
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1]
+    return chr(int(code[1:], 16)) if code[0] == "u" else _ESCAPED.get(code, code)

@@ -1,0 +1,1 @@
+"""Migrations of the ledger, run by `database.py`; only forms of tables belong here."""
