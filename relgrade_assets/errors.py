@@ -15,22 +15,27 @@ SHOWN_AT_MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One culprit: where it stands, what stood there, what was expected, and how to mend it."""
+    """One culprit: where it stands, what stood there, what was expected, and how to mend it.
+
+    Where `expected` is empty, `found` is a whole sentence that says both.
+    """
 
     where: str
     found: str
-    expected: str
+    expected: str = ""
     mend: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.where}: found {self.found}; expected {self.expected}."
+        said = f"found {self.found}; expected {self.expected}" if self.expected else self.found
+        text = f"{self.where}: {said}."
         return f"{text} {self.mend}" if self.mend else text
 
 
 class Refused(Exception):
     """Input that relgrade will not use: every fault of the kind at once, and what was left untouched.
 
-    `what` is one sentence without a full stop. `total` counts faults beyond those listed, where a reader stopped collecting.
+    `what` is one sentence without a full stop. `total` counts faults beyond those listed, where a reader stopped
+    collecting.
     """
 
     def __init__(
@@ -68,7 +73,8 @@ def _refused(what: str, faults: tuple[Fault, ...], untouched: str, total: int) -
 class Waiting:
     """What people (or a file that is not there yet) still owe: counts, and who owes them. Never an error.
 
-    `what` reads after the numbers: Waiting("pairs graded by grader-a", 212, 640) is "212 of 640 pairs graded by grader-a".
+    `what` reads after the numbers: Waiting("pairs graded by grader-a", 212, 640) is "212 of 640 pairs graded by
+    grader-a".
     """
 
     what: str

@@ -1,6 +1,7 @@
 """Every table of the graph as a pandera model, in graph order: the data model on a page.
 
-`TABLES` says for each which inputs it is made from, and whether it belongs to a round. The asset graph, the lineage check and the docs all
+`TABLES` says for each which inputs it is made from, and whether it belongs to a round. The asset graph, the lineage
+check and the docs all
 read it, so that they can't disagree. No rows and no reading here.
 """
 
@@ -22,6 +23,7 @@ SOURCES: dict[str, str] = {
     "reviews": "the ledger's reviews of intents (P17)",
     "answers": "the ledger's answers of the key's graders, in this round (P23)",
     "audit_answers": "the ledger's answers of the auditor, in this round (P23)",
+    "spot_check_file": "the spot-check sheet as a person filled it in (P8); may be absent",
     "events": "the rounds that the hash-chained event log has opened (P4, P36)",
 }
 """Inputs that are observed, not made."""
@@ -46,7 +48,9 @@ class Queries(Table):
     query_id: str = pa.Field(description="The log's own id, or q and 12 hex digits of an HMAC of the normalised query.")
     query: str = pa.Field(description="Its commonest raw form.")
     normalised: str = pa.Field(description="NFKC, lower case, trimmed, inner blanks collapsed.")
-    raw_rows: pl.List = pa.Field(dtype_kwargs={"inner": pl.Int64}, description="Rows of the log it came from, the first data row being 1.")
+    raw_rows: pl.List = pa.Field(
+        dtype_kwargs={"inner": pl.Int64}, description="Rows of the log it came from, the first data row being 1."
+    )
     count: int = pa.Field(ge=1, description="Searches.")
     traffic_share: float = _share(description="Its part of all searches.")
     tier: str = pa.Field(isin=["head", "torso", "tail"])
@@ -106,7 +110,9 @@ class Intents(Table):
 
 
 class Runs(Table):
-    """Every arm's results for the sampled queries, as one ranking (statistics.md): score descending, then chunk id descending."""
+    """Every arm's results for the sampled queries, as one ranking (statistics.md): score descending, then chunk id
+    descending.
+    """
 
     arm: str
     query_id: str
@@ -147,7 +153,9 @@ class AuditSelection(Table):
 
     query_id: str
     stratum: str
-    few_arms_share: float = _share(description="Part of the pool that at most two arms found (one, with three arms or fewer).")
+    few_arms_share: float = _share(
+        description="Part of the pool that at most two arms found (one, with three arms or fewer)."
+    )
     chosen_for: str = pa.Field(isin=["few_arms", "random"])
 
     class Config(Table.Config):
@@ -175,7 +183,9 @@ class Sheets(Table):
     intent: str
     header: str
     text: str
-    row_digest: str = pa.Field(description="Of all that the grader sees and the rubric: an answer holds for these bytes alone.")
+    row_digest: str = pa.Field(
+        description="Of all that the grader sees and the rubric: an answer holds for these bytes alone."
+    )
 
     class Config(Table.Config):
         unique = ["grader", "query_id", "chunk_id"]
@@ -342,16 +352,28 @@ class TableSpec:
 TABLES: dict[str, TableSpec] = {
     "queries": TableSpec(Queries, "queries", ("design", "query_log")),
     "query_sample": TableSpec(QuerySample, "queries", ("design", "queries")),
-    "spot_check": TableSpec(SpotCheck, "queries", ("design", "queries")),
+    "spot_check": TableSpec(SpotCheck, "queries", ("design", "queries", "spot_check_file")),
     "runs": TableSpec(Runs, "pooling", ("design", "run_files", "query_sample", "corpus")),
     "contributions": TableSpec(Contributions, "pooling", ("design", "runs")),
     "pools": TableSpec(Pools, "pooling", ("contributions", "corpus")),
     "intents": TableSpec(Intents, "intents", ("design", "query_sample", "intent_file", "reviews"), per_round=True),
-    "audit_selection": TableSpec(AuditSelection, "audit", ("design", "contributions", "query_sample"), per_round=True),
+    "audit_selection": TableSpec(
+        AuditSelection, "audit", ("design", "contributions", "pools", "query_sample"), per_round=True
+    ),
     "audit_sample": TableSpec(AuditSample, "audit", ("audit_selection",), per_round=True),
-    "sheets": TableSpec(Sheets, "grading", ("design", "rubric", "pools", "intents", "corpus", "audit_sample"), per_round=True),
+    "sheets": TableSpec(
+        Sheets,
+        "grading",
+        ("design", "rubric", "query_sample", "pools", "intents", "corpus", "audit_sample"),
+        per_round=True,
+    ),
     "grades": TableSpec(Grades, "grading", ("design", "sheets", "answers"), per_round=True),
-    "audit_sheets": TableSpec(AuditSheets, "audit", ("design", "rubric", "audit_sample", "pools", "intents", "corpus"), per_round=True),
+    "audit_sheets": TableSpec(
+        AuditSheets,
+        "audit",
+        ("design", "rubric", "query_sample", "audit_sample", "pools", "intents", "corpus"),
+        per_round=True,
+    ),
     "audit_grades": TableSpec(AuditGrades, "audit", ("design", "audit_sheets", "audit_answers"), per_round=True),
     "agreement": TableSpec(Agreement, "audit", ("design", "grades", "audit_grades", "query_sample"), per_round=True),
     "disagreements": TableSpec(Disagreements, "audit", ("design", "grades", "audit_grades", "intents"), per_round=True),
@@ -363,12 +385,28 @@ TABLES: dict[str, TableSpec] = {
         ("design", "rubric", "query_sample", "pools", "grades", "audit_grades", "verdicts", "intents"),
         per_round=True,
     ),
-    "query_measures": TableSpec(QueryMeasures, "measures", ("design", "frozen_key", "runs", "query_sample"), per_round=True),
+    "query_measures": TableSpec(
+        QueryMeasures, "measures", ("design", "frozen_key", "runs", "query_sample"), per_round=True
+    ),
     "arm_measures": TableSpec(ArmMeasures, "measures", ("design", "query_measures", "query_sample"), per_round=True),
     "published_key": TableSpec(
         PublishedKey,
         "publication",
-        ("design", "frozen_key", "query_measures", "arm_measures", "verdicts", "query_sample", "contributions", "intents", "revisions"),
+        (
+            "design",
+            "frozen_key",
+            "query_measures",
+            "arm_measures",
+            "verdicts",
+            "agreement",
+            "query_sample",
+            "contributions",
+            "intents",
+            "grades",
+            "audit_grades",
+            "corpus",
+            "revisions",
+        ),
         per_round=True,
     ),
 }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from relgrade_assets.protocol.canonical import digest
 from relgrade_assets.protocol.deviations import DeviationCode
@@ -17,12 +17,27 @@ from relgrade_assets.protocol.scale import NAMED, Scale
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-FilePath = Annotated[str, Field(min_length=1, description="Relative to the experiment's folder; stays inside it.")]
-Family = Annotated[str, Field(min_length=1, description="Model family, or a person's organisation; compared as written.")]
+
+
+def _inside(path: str) -> str:
+    if path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", path) or ":" in path or "\0" in path:
+        raise ValueError(f"the path {path!r} leads out of the experiment's folder; give one inside it")
+    return path
+
+
+FilePath = Annotated[
+    str,
+    Field(min_length=1, description="Relative to the experiment's folder; stays inside it."),
+    AfterValidator(_inside),
+]
+Family = Annotated[
+    str, Field(min_length=1, description="Model family, or a person's organisation; compared as written.")
+]
 FORMS = ("where", "how", "why", "which", "usage")
 
 GATE_DEFAULTS: dict[str, float] = {"weighted_kappa": 0.75, "binary_kappa": 0.80, "disagreement": 0.10, "two_step": 0.02}
 KAPPA_FLOOR = 0.60
+T = TypeVar("T")
 
 
 class Part(BaseModel):
@@ -47,9 +62,13 @@ class QueryLog(Part):
     """The query log: one row a search, or one row a distinct query with a count."""
 
     file: FilePath
-    format: Literal["csv", "jsonl", "parquet"] | None = Field(default=None, description="By the file's ending where absent.")
+    format: Literal["csv", "jsonl", "parquet"] | None = Field(
+        default=None, description="By the file's ending where absent."
+    )
     columns: LogColumns = LogColumns()
-    window_days: int = Field(default=90, ge=1, description="Days back from the log's last day; only where it has times.")
+    window_days: int = Field(
+        default=90, ge=1, description="Days back from the log's last day; only where it has times."
+    )
     authored: bool = Field(default=False, description="True where queries or traffic were written, not measured.")
 
 
@@ -58,7 +77,9 @@ class Stratum(Part):
 
     name: Name
     target: int = Field(ge=1)
-    share: float | None = Field(default=None, gt=0, le=1, description="Declared share of all searches; measured where absent.")
+    share: float | None = Field(
+        default=None, gt=0, le=1, description="Declared share of all searches; measured where absent."
+    )
     tiers: tuple[Literal["head", "torso", "tail"], ...] = ()
     types: tuple[str, ...] = ()
 
@@ -67,13 +88,19 @@ class Strata(Part):
     """How the log is cut (P8): by tier, by type, or both. Every query falls into exactly one stratum."""
 
     by: Literal["tier", "type", "both"] = "tier"
-    type_from: Literal["column", "classifier"] = Field(default="column", description="The log's own column, or rules and a classifier.")
+    type_from: Literal["column", "classifier"] = Field(
+        default="column", description="The log's own column, or rules and a classifier."
+    )
     labelled: FilePath | None = Field(default=None, description="CSV query,type that trains the classifier.")
     head_traffic: float = Field(default=0.80, gt=0, lt=1)
     head_at_most: int = Field(default=500, ge=1)
     torso_to_rank: int = Field(default=5000, ge=1)
     weight_cap: int = Field(default=50, ge=1, description="w = min(count, cap) in the inclusion probabilities.")
     parts: tuple[Stratum, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _partition(self) -> Strata:
+        return _without_faults(self, _strata_faults(self) + _share_faults(self))
 
 
 class Corpus(Part):
@@ -170,7 +197,9 @@ class Design(Part):
     audit: Audit = Audit()
     gates: Gates = Gates()
     measures: tuple[str, ...] = Field(
-        default=("nDCG@10", "Recall@10", "RR@10", "P@10", "AP", "Judged@10"), min_length=1, description="As ir_measures names them."
+        default=("nDCG@10", "Recall@10", "RR@10", "P@10", "AP", "Judged@10"),
+        min_length=1,
+        description="As ir_measures names them.",
     )
     headline: str = Field(default="nDCG@10", description="One of the measures.")
     estimand: Literal["searches", "distinct_queries"] = "searches"
@@ -181,7 +210,9 @@ class Design(Part):
     def _named_scale(cls, value: object) -> object:
         if isinstance(value, str):
             if value not in NAMED:
-                raise ValueError(f"no scale is called {value!r}; there are {', '.join(NAMED)}, or declare a list of grades")
+                raise ValueError(
+                    f"no scale is called {value!r}; there are {', '.join(NAMED)}, or declare a list of grades"
+                )
             return NAMED[value]
         return value
 
@@ -192,10 +223,7 @@ class Design(Part):
 
     @model_validator(mode="after")
     def _coherent(self) -> Design:
-        faults = list(_incoherent(self)) + list(_undeclared(self))
-        if faults:
-            raise ValueError("\n".join(f"{key}\t{text}" for key, text in faults))
-        return self
+        return _without_faults(self, _incoherent(self) + _undeclared(self))
 
     def declared(self, code: DeviationCode) -> bool:
         """Whether the design admits this departure."""
@@ -216,77 +244,94 @@ class Design(Part):
         return [g.name for g in self.graders]
 
 
+def _without_faults(value: T, faults: list[tuple[str, str]]) -> T:
+    """`value`, or one ValueError that holds every fault as key, tab, text."""
+    if faults:
+        raise ValueError("\n".join(f"{key}\t{text}" for key, text in faults))
+    return value
+
+
 def _incoherent(d: Design) -> list[tuple[str, str]]:
     """Every fault that two keys make together, as (key, text)."""
     faults: list[tuple[str, str]] = []
     for key, names in {
-        "strata.parts": [p.name for p in d.strata.parts],
         "arms": [a.name for a in d.arms],
         "graders": [*d.key_graders, d.auditor.name],
         "deviations": [x.code for x in d.deviations],
         "measures": list(d.measures),
     }.items():
-        faults += [(key, f"the name {n!r} stands {c} times; each may stand once") for n, c in Counter(names).items() if c > 1]
-    for key, path in {
-        "rubric": d.rubric,
-        "query_log.file": d.query_log.file,
-        "corpus.path": d.corpus.path,
-        "intents.file": d.intents.file,
-        "strata.labelled": d.strata.labelled or "x",
-        **{f"arms.{i}.run": a.run for i, a in enumerate(d.arms)},
-    }.items():
-        if path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", path) or ":" in path or "\0" in path:
-            faults.append((key, f"the path {path!r} leads out of the experiment's folder; give one inside it"))
+        faults += [
+            (key, f"the name {n!r} stands {c} times; each may stand once") for n, c in Counter(names).items() if c > 1
+        ]
     if d.headline not in d.measures:
         faults.append(("headline", f"{d.headline!r} is not among measures ({', '.join(d.measures)})"))
-    return faults + _strata_faults(d) + _share_faults(d)
-
-
-def _strata_faults(d: Design) -> list[tuple[str, str]]:
-    faults: list[tuple[str, str]] = []
-    parts = d.strata.parts
-    by_tier, by_type = d.strata.by in ("tier", "both"), d.strata.by in ("type", "both")
-    for i, part in enumerate(parts):
-        for used, key, values in ((by_tier, "tiers", part.tiers), (by_type, "types", part.types)):
-            if used and not values:
-                faults.append((f"strata.parts.{i}.{key}", f"stratum {part.name!r} names no {key}, and strata are cut by {d.strata.by}"))
-            if not used and values:
-                faults.append((f"strata.parts.{i}.{key}", f"stratum {part.name!r} names {key}, but strata are cut by {d.strata.by}"))
-    cells = Counter((t, y) for p in parts for t in (p.tiers or ("",)) for y in (p.types or ("",)))
-    faults += [("strata.parts", f"{' '.join(filter(None, cell))!r} falls into {n} strata; it must fall into one") for cell, n in cells.items() if n > 1]
-    if by_tier:
-        missing = {"head", "torso", "tail"} - {t for p in parts for t in p.tiers}
-        faults += [("strata.parts", f"no stratum holds the tier {t!r}; strata are a partition") for t in sorted(missing)]
+    by_type = d.strata.by in ("type", "both")
     if by_type and d.strata.type_from == "column" and d.query_log.columns.type is None:
         faults.append(("query_log.columns.type", "strata are cut by the log's own type, and no column for it is named"))
-    if by_type and d.strata.type_from == "classifier" and d.strata.labelled is None:
-        faults.append(("strata.labelled", "the classifier needs a CSV query,type of labelled examples"))
     return faults
 
 
-def _share_faults(d: Design) -> list[tuple[str, str]]:
-    shares = [p.share for p in d.strata.parts]
+def _strata_faults(d: Strata) -> list[tuple[str, str]]:
+    parts = d.parts
+    by_tier, by_type = d.by in ("tier", "both"), d.by in ("type", "both")
+    names = Counter(p.name for p in parts)
+    faults = [("parts", f"the name {n!r} stands {c} times; each may stand once") for n, c in names.items() if c > 1]
+    for i, part in enumerate(parts):
+        for used, key, values in ((by_tier, "tiers", part.tiers), (by_type, "types", part.types)):
+            if used and not values:
+                faults.append(
+                    (f"parts.{i}.{key}", f"stratum {part.name!r} names no {key}, and strata are cut by {d.by}")
+                )
+            if not used and values:
+                faults.append((f"parts.{i}.{key}", f"stratum {part.name!r} names {key}, but strata are cut by {d.by}"))
+    cells = Counter((t, y) for p in parts for t in (p.tiers or ("",)) for y in (p.types or ("",)))
+    faults += [
+        ("parts", f"{' '.join(filter(None, cell))!r} falls into {n} strata; it must fall into one")
+        for cell, n in cells.items()
+        if n > 1
+    ]
+    if by_tier:
+        missing = {"head", "torso", "tail"} - {t for p in parts for t in p.tiers}
+        faults += [("parts", f"no stratum holds the tier {t!r}; strata are a partition") for t in sorted(missing)]
+    if by_type and d.type_from == "classifier" and d.labelled is None:
+        faults.append(("labelled", "the classifier needs a CSV query,type of labelled examples"))
+    return faults
+
+
+def _share_faults(d: Strata) -> list[tuple[str, str]]:
+    shares = [p.share for p in d.parts]
     faults: list[tuple[str, str]] = []
     declared = [s for s in shares if s is not None]
     if declared and len(declared) < len(shares):
-        faults.append(("strata.parts", "some strata declare a share and some do not; declare all of them or none"))
+        faults.append(("parts", "some strata declare a share and some do not; declare all of them or none"))
     elif declared and abs(sum(declared) - 1) > 1e-9:
-        faults.append(("strata.parts", f"the shares sum to {sum(declared):.12g}; they must sum to 1 within 1e-9"))
+        faults.append(("parts", f"the shares sum to {sum(declared):.12g}; they must sum to 1 within 1e-9"))
     return faults
 
 
 def _undeclared(d: Design) -> list[tuple[str, str]]:
     """P3: departures that the file itself shows and does not declare; those that only data shows are found later."""
     found: list[tuple[DeviationCode, str, str]] = []
-    families = [("auditor", d.auditor.family), *[(f"grader {g.name}", g.family) for g in d.graders], *[(f"arm {a.name}", a.family) for a in d.arms]]
-    shared = [(a, b, fa) for i, (a, fa) in enumerate(families) for b, fb in families[i + 1 :] if fa == fb and not (a[:3] == b[:3])]
+    families = [
+        ("auditor", d.auditor.family),
+        *[(f"grader {g.name}", g.family) for g in d.graders],
+        *[(f"arm {a.name}", a.family) for a in d.arms],
+    ]
+    shared = [
+        (a, b, fa)
+        for i, (a, fa) in enumerate(families)
+        for b, fb in families[i + 1 :]
+        if fa == fb and a[:3] != b[:3]
+    ]
     found += [("shared_families", "auditor.family", f"{a} and {b} are both of family {f!r}") for a, b, f in shared[:1]]
     if len(d.arms) == 1:
         found.append(("one_arm", "arms", "only one arm is pooled"))
     if d.depth < 10 or (d.depth < 20 and len(d.arms) > 3):
         found.append(("shallow_depth", "depth", f"depth {d.depth} with {len(d.arms)} arms"))
     if d.audit.share < 0.10 or d.audit.at_least < 10:
-        found.append(("small_audit", "audit", f"share {d.audit.share:g} and at least {d.audit.at_least}, under 0.1 and 10"))
+        found.append(
+            ("small_audit", "audit", f"share {d.audit.share:g} and at least {d.audit.at_least}, under 0.1 and 10")
+        )
     if d.query_log.authored:
         found.append(("authored_queries", "query_log.authored", "the log is authored"))
     for gate, default in GATE_DEFAULTS.items():

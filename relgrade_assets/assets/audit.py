@@ -1,0 +1,143 @@
+"""Audit: which queries the auditor grades again, the auditor's sheets and grades, agreement, disagreements, verdicts
+and revisions.
+"""
+
+import polars as pl
+
+from relgrade_assets.assets import show
+from relgrade_assets.assets.build import Made, table
+from relgrade_assets.errors import Waiting
+from relgrade_assets.io import events
+from relgrade_assets.io.progress import judged
+from relgrade_assets.io.rounds import audited_before, lock_audit_sample
+from relgrade_assets.io.study import Study
+from relgrade_assets.methods import agreement as methods
+from relgrade_assets.methods import audit_sample as selecting
+from relgrade_assets.methods import gates, grading
+from relgrade_assets.methods import sheets as sheet_methods
+
+
+@table
+def audit_selection(study: Study, contributions: pl.DataFrame, pools: pl.DataFrame, query_sample: pl.DataFrame) -> Made:
+    """Choose, evenly over strata, the queries whose pools fewest arms agree on (P26). No sheet reads it."""
+    audit = study.design.audit
+    chosen = selecting.select(
+        contributions,
+        query_sample,
+        pools,
+        share=audit.share,
+        at_least=audit.at_least,
+        random_too=audit.random_too,
+        seed=study.design.seed,
+        round=study.round,
+        arms=len(study.design.arms),
+        used_before=audited_before(study),
+    )
+    return Made(chosen.frame, {"queries": chosen.frame.height, "reused": chosen.reused})
+
+
+@table
+def audit_sample(study: Study, audit_selection: pl.DataFrame) -> Made:
+    """Keep the ids alone and lock them by digest, before the first sheet leaves (P26)."""
+    frame = audit_selection.select("query_id").sort("query_id")
+    return Made(frame, {"queries": frame.height, "lock": lock_audit_sample(study, frame)})
+
+
+@table
+def audit_sheets(
+    study: Study, query_sample: pl.DataFrame, audit_sample: pl.DataFrame, pools: pl.DataFrame, intents: pl.DataFrame
+) -> Made:
+    """Lay out every chunk of the audited pools for the auditor, blind, in an order of its own (P14, P18, P26)."""
+    auditor = study.design.auditor.name
+    frame = sheet_methods.build(
+        pools.join(audit_sample, on="query_id", how="semi"),
+        intents,
+        query_sample,
+        study.corpus,
+        graders=[auditor],
+        takes={auditor: frozenset(audit_sample["query_id"])},
+        seed=study.design.seed,
+        round=study.round,
+        rubric=study.rubric,
+    )
+    return Made(frame, {"pairs": frame.height, "queries": audit_sample.height})
+
+
+@table
+def audit_grades(study: Study, audit_sheets: pl.DataFrame) -> Made | Waiting:
+    """Take the auditor's accepted answers once every pair has one (P19, P23)."""
+    auditor = study.design.auditor.name
+    outcome = grading.complete(audit_sheets, study.ledger.answers(study.name, study.round, [auditor]), who=[auditor])
+    if isinstance(outcome, Waiting):
+        return outcome
+    return Made(outcome, {"grades": show.bars(_counts(outcome), unit="pairs")})
+
+
+@table
+def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, query_sample: pl.DataFrame) -> Made:
+    """Compare the combined grades with the auditor's over the audited pools, and grader with grader (P27, P30)."""
+    d = study.design
+    key = grading.combine(grades, order=d.key_graders, rule=d.combine)
+    frame = methods.table(
+        methods.comparisons(key, grades, audit_grades, query_sample, graders=d.key_graders),
+        labels=d.scale.labels,
+        relevant_from=d.scale.relevant_from,
+        seed=d.seed,
+    )
+    whole = frame.filter((pl.col("comparison") == methods.KEY_AND_AUDITOR) & (pl.col("scope") == "all"))
+    named = {r["statistic"]: r for r in whole.filter(pl.col("grade").is_null()).to_dicts()}
+    shown = [
+        (n, r["value"], r["low"], r["high"])
+        for n, r in named.items()
+        if r["value"] is not None and r["low"] is not None
+    ]
+    confusion = whole.filter(pl.col("statistic") == "confusion")
+    return Made(
+        frame,
+        {
+            **{n: r["value"] for n, r in named.items() if r["value"] is not None},
+            "with_intervals": show.intervals(
+                [s for s in shown if s[0] in gates.GATES][:6], unit="on the audited queries, 95%"
+            ),
+            "confusion": show.grid(
+                ("grade", "auditor's", "pairs"),
+                confusion.select("grade", "audit_grade", pl.col("value").cast(pl.Int64)).rows(),
+            ),
+        },
+    )
+
+
+@table
+def disagreements(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, intents: pl.DataFrame) -> Made:
+    """List the audited pairs on which they differ, with both reasons and a likely cause (P30)."""
+    key = grading.combine(grades, order=study.design.key_graders, rule=study.design.combine)
+    frame = gates.disagreements(key, audit_grades, intents, round=study.round)
+    causes = dict(frame.group_by("likely_cause").len().sort("likely_cause").iter_rows())
+    return Made(frame, {"pairs": frame.height, "likely_causes": show.bars(causes, unit="pairs")})
+
+
+@table
+def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_grades: pl.DataFrame) -> Made:
+    """Judge each gate on the agreement, and keep the digests of what was judged (P28, P29)."""
+    d = study.design
+    frame = gates.judge(agreement, gates=d.gates, scale=d.scale, round=study.round, **judged(study))
+    rows = frame.select("gate", "threshold", "value", "verdict").rows()
+    return Made(
+        frame,
+        {
+            "gates": show.grid(("gate", "threshold", "value", "verdict"), rows),
+            "passed": frame.filter(pl.col("verdict") == "passed").height,
+        },
+    )
+
+
+@table
+def revisions(study: Study) -> Made:
+    """List the rounds that were opened and why (P4, P30)."""
+    frame = events.rounds(study.log)
+    return Made(frame, {"rounds": frame.height})
+
+
+def _counts(grades: pl.DataFrame) -> dict[str, int]:
+    named = grades.with_columns(pl.col("grade").cast(pl.String).fill_null("unrateable").alias("named"))
+    return dict(named.group_by("named").len().sort("named").iter_rows())

@@ -1,0 +1,53 @@
+"""Grading: the blind sheets of the key's graders, and their accepted answers."""
+
+import polars as pl
+
+from relgrade_assets.assets import show
+from relgrade_assets.assets.build import Made, table
+from relgrade_assets.errors import Waiting
+from relgrade_assets.io.study import Study
+from relgrade_assets.methods import grading
+from relgrade_assets.methods import sheets as methods
+
+
+@table
+def sheets(
+    study: Study, query_sample: pl.DataFrame, pools: pl.DataFrame, intents: pl.DataFrame, audit_sample: pl.DataFrame
+) -> Made:
+    """Lay out each grader's rows, blind, in an order of their own (P14, P18). That the audit sample is locked is all
+    that is taken from it.
+    """
+    d = study.design
+    frame = methods.build(
+        pools,
+        intents,
+        query_sample,
+        study.corpus,
+        graders=d.key_graders,
+        takes=grading.share_of_queries(
+            pools["query_id"].to_list(), seed=d.seed, graders=[(g.name, g.takes) for g in d.graders]
+        ),
+        seed=d.seed,
+        round=study.round,
+        rubric=study.rubric,
+    )
+    return Made(
+        frame,
+        {
+            "pairs": frame.height,
+            "pairs_by_grader": show.bars(dict(frame.group_by("grader").len().sort("grader").iter_rows()), unit="pairs"),
+        },
+    )
+
+
+@table
+def grades(study: Study, sheets: pl.DataFrame) -> Made | Waiting:
+    """Take the graders' accepted answers once every pair has one (P19, P23)."""
+    who = study.design.key_graders
+    outcome = grading.complete(sheets, study.ledger.answers(study.name, study.round, who), who=who)
+    if isinstance(outcome, Waiting):
+        return outcome
+    named = outcome.with_columns(pl.col("grade").cast(pl.String).fill_null("unrateable").alias("named"))
+    return Made(
+        outcome, {"grades": show.bars(dict(named.group_by("named").len().sort("named").iter_rows()), unit="pairs")}
+    )

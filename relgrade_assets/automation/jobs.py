@@ -1,0 +1,32 @@
+"""The jobs that people start: whole chain, parts of it, and the checks alone (the UI can't execute one partitioned
+check).
+"""
+
+import dagster as dg
+
+_MADE = dg.AssetSelection.all() - dg.AssetSelection.groups("sources")
+
+
+def _job(name: str, selection: dg.AssetSelection, description: str) -> dg.UnresolvedAssetJobDefinition:
+    return dg.define_asset_job(name, selection=selection, description=description, executor_def=dg.in_process_executor)
+
+
+JOBS = [
+    _job(
+        "everything",
+        _MADE,
+        "Materialise the whole chain of an experiment; what waits for people is skipped, a failed gate stops it.",
+    ),
+    _job(
+        "regrade",
+        dg.AssetSelection.assets("grades", "audit_grades", "agreement", "disagreements", "verdicts"),
+        "Take the answers again and judge the gates.",
+    ),
+    _job("recheck", dg.AssetSelection.all_asset_checks(), "Run every check of an experiment again."),
+    _job("repool", dg.AssetSelection.assets("runs", "contributions", "pools"), "Read the runs and pool again."),
+    _job(
+        "publish",
+        dg.AssetSelection.assets("frozen_key", "query_measures", "arm_measures", "published_key"),
+        "Freeze, measure and publish, where every gate holds.",
+    ),
+]

@@ -1,0 +1,66 @@
+"""Sensors: one that lists experiments and observes their sources, one that goes on when people are done. They decide
+when, never what.
+"""
+
+import json
+
+import dagster as dg
+
+from relgrade_assets.assets.build import EXPERIMENT
+from relgrade_assets.assets.sources import observations
+from relgrade_assets.errors import Refused
+from relgrade_assets.io.progress import complete_now
+from relgrade_assets.resources.studies import Studies
+
+REASON = "relgrade/reason"
+
+
+@dg.sensor(minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
+def experiment_folders(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
+    """List new experiment folders as partitions, and observe each source whose content changed (P2, P43)."""
+    known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
+    present = studies.home.names()
+    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    events: list[dg.AssetObservation] = []
+    unreadable: list[str] = []
+    for name in present:
+        try:
+            for observation in observations(studies.study(name)):
+                at = f"{name}/{observation.asset_key.to_user_string()}"
+                version = observation.tags["dagster/data_version"]
+                if seen.get(at) != version:
+                    seen[at] = version
+                    events.append(observation)
+        except (Refused, dg.Failure):
+            unreadable.append(name)
+    new = [name for name in present if name not in known]
+    gone = sorted(known - set(present))
+    said = [f"no folder any more: {', '.join(gone)}"] * bool(gone) + [
+        f"can't be read (relgrade check): {', '.join(unreadable)}"
+    ] * bool(unreadable)
+    return dg.SensorResult(
+        dynamic_partitions_requests=[EXPERIMENT.build_add_request(new)] if new else [],
+        asset_events=events,
+        cursor=json.dumps(seen, sort_keys=True),
+        skip_reason=None if new or events else dg.SkipReason("; ".join(said) or "nothing changed"),
+    )
+
+
+@dg.sensor(job_name="everything", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
+def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult | dg.SkipReason:
+    """Start what comes next when the last review or grade that an experiment waited for is in."""
+    requests: list[dg.RunRequest] = []
+    known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
+    for name in studies.home.names():
+        try:
+            done = complete_now(studies.study(name)) if name in known else None
+        except (Refused, dg.Failure):
+            continue
+        if done is not None:
+            requests.append(
+                dg.RunRequest(run_key=f"{name}:{done.digest}", partition_key=name, tags={REASON: done.reason})
+            )
+    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("no experiment became complete")
+
+
+SENSORS = [experiment_folders, people_are_done]

@@ -1,0 +1,126 @@
+"""Commands about an experiment itself: make one, check it, see how far it is, export its queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, WAITING, Name, app, home, say, stop
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io import checking, checklist, progress, worksheets
+from relgrade_assets.io.atomic import create_folder, write_bytes
+from relgrade_assets.io.study import open_study
+from relgrade_assets.protocol.design import NAME
+
+
+class Rubric(StrEnum):
+    """The rubrics that ship."""
+
+    code = "code"
+    docs = "docs"
+    shop = "shop"
+    support = "support"
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the new experiment.")],
+    rubric: Annotated[Rubric, typer.Option("--rubric", help="Which default rubric to begin with.")] = Rubric.docs,
+) -> None:
+    """Make a new experiment: a commented experiment.yaml that validates, a rubric, and examples of each file it
+    names.
+    """
+    top = home()
+    if not NAME.fullmatch(name):
+        raise Refused(
+            f"{name!r} can't be the name of an experiment",
+            [Fault("NAME", repr(name), "small letters, digits, - and _, at most 63")],
+        )
+    base = resources.files("relgrade_assets") / "templates"
+    files = {"experiment.yaml": (base / "experiment.yaml").read_bytes().replace(b"NAME", name.encode())}
+    files["rubric.md"] = (base / "rubrics" / f"{rubric.value}.md").read_bytes()
+    folder = top.experiments / name
+    if not create_folder(folder, files):
+        raise Refused(
+            f"There is an experiment {name!r} already", [Fault(f"data/experiments/{name}", "a folder", "none")]
+        )
+    for settings in ("dagster.yaml", "workspace.yaml"):
+        if not (top.top / settings).exists():
+            write_bytes(top.top / settings, (base / settings).read_bytes())
+    say(f"data/experiments/{name}/experiment.yaml and rubric.md are made.")
+    say(f"Next: put in the files that experiment.yaml names, then `relgrade check {name}`.")
+
+
+@app.command()
+def check(name: Name) -> None:
+    """List every fault of an experiment and its files at once; change nothing."""
+    report = checking.check(home(), name)
+    for notice in report.notices:
+        say(f"note: {notice}")
+    for waiting in report.waiting:
+        say(f"waiting: {waiting}")
+    for refused in report.refused:
+        typer.echo(refused.message(), err=True)
+    if report.refused:
+        stop(BAD_INPUT)
+    say(f"{name} is sound." if not report.waiting else f"{name} is sound so far; files are waited for.")
+    if report.waiting:
+        stop(WAITING)
+
+
+@app.command("export-queries")
+def export_queries(
+    name: Name,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; standard output where not given.")] = None,
+) -> None:
+    """Give the sampled queries to whoever runs the arms: JSON Lines of query_id and query."""
+    from relgrade_assets.cli.run import require_tables
+
+    data = worksheets.export_queries(require_tables(home(), name, "query_sample"))
+    if out is None:
+        typer.echo(data.decode(), nl=False)
+    else:
+        write_bytes(out, data)
+        say(f"{data.count(bytes([10]))} queries: {out}")
+
+
+@app.command()
+def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """Show what is ready, waiting and refused, and the protocol's checklists as they stand (P46)."""
+    study = open_study(home(), name)
+    steps = progress.steps(study)
+    items = checklist.items(study, steps)
+    if as_json:
+        rows = [{"table": s.table, "state": s.state, "text": s.text} for s in steps]
+        checks = [{"when": i.when, "rule": i.rule, "text": i.text, "state": i.state} for i in items]
+        say(
+            json.dumps(
+                {"experiment": name, "round": study.round, "tables": rows, "checklist": checks}, ensure_ascii=False
+            )
+        )
+    else:
+        say(f"{name}, round {study.round}: {study.design.title}")
+        _lines([(s.state, s.table, s.text) for s in steps], say)
+        for when in dict.fromkeys(i.when for i in items):
+            say(f"\n{when}")
+            _lines([(i.state, i.rule, i.text) for i in items if i.when == when], say)
+    states = {s.state for s in steps}
+    if "refused" in states:
+        stop(NOT_PASSED)
+    if "waiting" in states:
+        stop(WAITING)
+
+
+def _lines(rows: list[tuple[str, str, str]], tell: Callable[[str], None]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    for state, what, text in rows:
+        first, *more = text.splitlines() or [""]
+        tell(f"  {state:<{widths[0]}}  {what:<{widths[1]}}  {first}".rstrip())
+        for line in more:
+            tell(f"  {'':<{widths[0]}}  {'':<{widths[1]}}  {line}".rstrip())

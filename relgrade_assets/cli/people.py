@@ -1,0 +1,124 @@
+"""Commands for those who grade and review: sheets out, answers and reviews in, the spot-check, revisions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relgrade_assets.cli.app import BAD_INPUT, Name, app, home, say, stop
+from relgrade_assets.errors import Refused
+from relgrade_assets.io import returns, rounds, worksheets
+from relgrade_assets.io.study import open_study
+
+Grader = Annotated[str, typer.Option("--grader", help="A grader of the design, or the auditor.")]
+
+
+class Form(StrEnum):
+    """Forms of answer files."""
+
+    rows = "rows"
+    qrels = "qrels"
+
+
+@app.command()
+def sheets(
+    name: Name,
+    grader: Grader,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write; data/experiments/NAME/sheets/GRADER where not given.")
+    ] = None,
+) -> None:
+    """Write a grader's blind sheet: whole, and in parts of five chunks a query."""
+    from relgrade_assets.cli.run import require_tables
+
+    table = worksheets.sheet_table(open_study(home(), name), grader)
+    study = require_tables(home(), name, table)
+    folder = out or study.folder / "sheets" / grader
+    pairs = worksheets.write_sheets(study, grader, folder)
+    say(f"{pairs} pairs for {grader}, round {study.round}: {_shown(folder)}")
+
+
+@app.command()
+def collect(
+    name: Name,
+    files: Annotated[list[Path], typer.Argument(help="Answer files.")],
+    grader: Grader,
+    form: Annotated[
+        Form, typer.Option("--format", help="rows: JSON Lines query_id, chunk_id, reason, grade. qrels: TREC qrels.")
+    ] = Form.rows,
+) -> None:
+    """Take a grader's answers: good rows are kept, bad ones refused one by one with reasons."""
+    refused = 0
+    for path in files:
+        study = open_study(home(), name)
+        try:
+            taken = returns.collect(study, grader, path, name=str(path), form=form.value)
+        except Refused as whole:
+            typer.echo(whole.message(), err=True)
+            refused += 1
+            continue
+        say(str(taken))
+        for fault in taken.refused[:20]:
+            typer.echo(f"  {fault}", err=True)
+        if len(taken.refused) > 20:
+            typer.echo(f"  ... and {len(taken.refused) - 20} more.", err=True)
+        refused += len(taken.refused)
+    if refused:
+        stop(BAD_INPUT)
+
+
+@app.command()
+def review(
+    name: Name,
+    file: Annotated[Path | None, typer.Argument(help="A filled-in review sheet.")] = None,
+    reviewer: Annotated[
+        str | None, typer.Option("--reviewer", help="Who reviewed; the auditor where not given.")
+    ] = None,
+    write: Annotated[Path | None, typer.Option("--write", help="Write the sheet to review instead.")] = None,
+) -> None:
+    """Write the intents out for review, or take the reviews (ok or change) row by row."""
+    from relgrade_assets.cli.run import require_tables
+
+    study = require_tables(home(), name, "query_sample")
+    if write is not None:
+        say(f"{worksheets.write_review_sheet(study, write)} intents to review: {_shown(write)}")
+        return
+    if file is None:
+        raise Refused("relgrade review needs a file, or --write FILE to make one")
+    taken = returns.take_reviews(study, file, name=str(file), reviewer=reviewer or study.design.auditor.name)
+    say(str(taken))
+    for fault in taken.refused[:20]:
+        typer.echo(f"  {fault}", err=True)
+    if taken.refused:
+        stop(BAD_INPUT)
+
+
+@app.command("spot-check")
+def spot_check(name: Name) -> None:
+    """Write the sheet on which a person checks the queries' types (P8)."""
+    from relgrade_assets.cli.run import require_tables
+
+    path = worksheets.write_spot_check(require_tables(home(), name, "spot_check"))
+    say(f"Fill in type_by_person, then `relgrade run {name}`: {_shown(path)}")
+
+
+@app.command()
+def revise(
+    name: Name,
+    cause: Annotated[str, typer.Option("--cause", help="What went wrong: an intent, a boundary rule, drift, ...")],
+    what: Annotated[str, typer.Option("--what", help="What was changed.")] = "",
+    by: Annotated[str, typer.Option("--by", help="Who decided.")] = "",
+) -> None:
+    """Log a revision with its cause and open the next round."""
+    number = rounds.open_next_round(open_study(home(), name), cause=cause, what=what, by=by)
+    say(f"Round {number} of {name} is open. Review changed intents, then write fresh sheets.")
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(home().top))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,39 @@
+"""All of the graph in one place, for Dagster to load: assets, checks, jobs, sensors and resources. Nothing is decided
+here.
+"""
+
+import warnings
+
+import dagster as dg
+
+warnings.filterwarnings("ignore", message=".*partitions_def on an AssetCheckSpec.*", category=dg.PreviewWarning)
+
+from relgrade_assets.assets import audit, grading, intents, key, measures, pooling, publication, queries  # noqa: E402
+from relgrade_assets.assets.build import EXPERIMENT  # noqa: E402
+from relgrade_assets.assets.sources import SOURCE_ASSETS, observations  # noqa: E402
+from relgrade_assets.automation.jobs import JOBS  # noqa: E402
+from relgrade_assets.automation.loggers import progress  # noqa: E402
+from relgrade_assets.automation.sensors import SENSORS  # noqa: E402
+from relgrade_assets.checks.gates import GATE_CHECKS  # noqa: E402
+from relgrade_assets.checks.schema import SCHEMA_CHECKS  # noqa: E402
+from relgrade_assets.resources.studies import Studies  # noqa: E402
+from relgrade_assets.resources.tables import TableStore  # noqa: E402
+from relgrade_assets.schemas import TABLES  # noqa: E402
+
+__all__ = ["EXPERIMENT", "defs", "observations"]
+
+_MODULES = (queries, intents, pooling, audit, grading, key, measures, publication)
+ASSETS = [
+    next(asset for module in _MODULES if isinstance(asset := getattr(module, name, None), dg.AssetsDefinition))
+    for name in TABLES
+]
+
+studies = Studies()
+defs = dg.Definitions(
+    assets=[*SOURCE_ASSETS, *ASSETS],
+    asset_checks=[*SCHEMA_CHECKS, *GATE_CHECKS],
+    jobs=JOBS,
+    sensors=SENSORS,
+    loggers={"console": dg.colored_console_logger, "progress": progress},
+    resources={"studies": studies, "tables": TableStore(studies=studies)},
+)

@@ -1,0 +1,90 @@
+"""The protocol's checklists as live status (P46), the habits that spoil judgments where they are met (P45), and what
+a key can't tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from relgrade_assets.io.progress import Step
+from relgrade_assets.io.study import Study
+
+When = Literal["Before grading", "While grading and after", "What this key can't tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a checklist: when it is due, the rule it comes from, what it asks, and how it stands (done, open,
+    declared, note).
+    """
+
+    when: When
+    rule: str
+    text: str
+    state: str
+
+
+def items(study: Study, steps: Sequence[Step]) -> list[Item]:
+    """Every line of the checklists as it stands."""
+    d = study.design
+    state = {s.table: s.state for s in steps}
+
+    def done(*tables: str) -> str:
+        return "done" if all(state[t] == "ready" for t in tables) else "open"
+
+    def kept(code: str, fine: bool) -> str:
+        return "done" if fine else "declared" if any(x.code == code for x in d.deviations) else "open"
+
+    kinds = {event.kind for event in study.log if event.round == study.round}
+    before: list[tuple[str, str, str]] = [
+        ("P1", "the design is checked, and every departure is declared", "done"),
+        ("P7", "the log is real, not written for the study", kept("authored_queries", not d.query_log.authored)),
+        ("P9", "the strata are a partition, their shares close, the sample is drawn", done("query_sample")),
+        ("P12", "more than one arm is pooled (a pool of one arm favours it)", kept("one_arm", len(d.arms) > 1)),
+        (
+            "P12",
+            f"the pool is deep enough (depth {d.depth})",
+            kept("shallow_depth", d.depth >= 20 or (d.depth >= 10 and len(d.arms) <= 3)),
+        ),
+        ("P16", "every sampled query has one locked intent", done("intents")),
+        ("P17", "the auditor reviewed the intents row by row", kept("unreviewed_intents", state["intents"] == "ready")),
+        ("P26", "grader, auditor and arms are of different families", kept("shared_families", _families_differ(study))),
+        (
+            "P26",
+            "the audit sample is locked before the first sheet leaves",
+            "done" if "audit_locked" in kinds else "open",
+        ),
+    ]
+    after: list[tuple[str, str, str]] = [
+        ("P19", "every pooled pair is graded", done("grades")),
+        ("P26", "the auditor graded every chunk of the audited pools", done("audit_grades")),
+        ("P28", "every gate passed on the present grades", "done" if state["frozen_key"] == "ready" else "open"),
+        ("P30", "disagreements were listed with both reasons", done("disagreements")),
+        ("P33", "the key is frozen under its hash", "done" if "frozen" in kinds else "open"),
+        (
+            "P34",
+            "measures were first read after the freeze",
+            "done" if {"frozen", "first_reading"} <= kinds else "open",
+        ),
+        ("P41", "key and measures are published", done("published_key")),
+    ]
+    cannot = [
+        ("P46", "queries that nobody typed", "note"),
+        ("P46", "what is generated from the passages afterwards", "note"),
+        ("P46", "latency and cost", "note"),
+        ("P45", "chunks that no pooled arm found: unjudged counts as not relevant", "note"),
+    ]
+    lists: list[tuple[When, list[tuple[str, str, str]]]] = [
+        ("Before grading", before),
+        ("While grading and after", after),
+        ("What this key can't tell", cannot),
+    ]
+    return [Item(when, rule, text, stands) for when, rows in lists for rule, text, stands in rows]
+
+
+def _families_differ(study: Study) -> bool:
+    d = study.design
+    graders, arms = {g.family for g in d.graders}, {a.family for a in d.arms}
+    return not (graders & arms or d.auditor.family in graders | arms)

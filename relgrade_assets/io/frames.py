@@ -1,0 +1,133 @@
+"""Tables on disk: one Parquet file each, with its content digest and the digests of what it was made from inside (P2).
+
+Content digests cover columns, types and values, not Parquet's bytes: another version of Polars writes other bytes for
+the same table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.atomic import write_bytes
+
+_META = "relgrade"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a stored table says of itself: its name, round (None where it has none), protocol, inputs and content
+    digest.
+    """
+
+    table: str
+    round: int | None
+    protocol: str
+    inputs: dict[str, str]
+    digest: str
+
+    def dumps(self) -> str:
+        """As the text kept inside the file."""
+        return json.dumps(
+            {
+                "table": self.table,
+                "round": self.round,
+                "protocol": self.protocol,
+                "inputs": self.inputs,
+                "digest": self.digest,
+            },
+            sort_keys=True,
+        )
+
+
+def content_digest(frame: pl.DataFrame) -> str:
+    """Hex sha256 over column names, types and values in order; the same on every machine and version of Polars."""
+    total = hashlib.sha256()
+    for name in frame.columns:
+        total.update(f"{name}\0{frame.schema[name]}\0{frame.height}\0".encode())
+        _update(total, frame[name])
+    return total.hexdigest()
+
+
+def _update(total: hashlib._Hash, column: pl.Series) -> None:
+    total.update(np.packbits(column.is_null().to_numpy()).tobytes())
+    kind = column.dtype
+    if isinstance(kind, pl.List):
+        total.update(column.list.len().fill_null(0).cast(pl.Int64).to_numpy().astype("<i8").tobytes())
+        _update(total, column.list.explode().drop_nulls())
+    elif kind == pl.String:
+        filled = column.fill_null("")
+        total.update(filled.str.len_bytes().cast(pl.Int64).to_numpy().astype("<i8").tobytes())
+        total.update("".join(filled.to_list()).encode())
+    elif kind.is_float():
+        total.update((column.fill_null(0.0).to_numpy().astype("<f8") + 0.0).tobytes())
+    elif kind.is_integer() or kind == pl.Boolean:
+        total.update(column.cast(pl.Int64).fill_null(0).to_numpy().astype("<i8").tobytes())
+    else:
+        raise TypeError(f"no digest is defined for a column of type {kind}")
+
+
+def write_table(path: Path, frame: pl.DataFrame, label: Label) -> int:
+    """Write `frame` with its label, whole or not at all. Returns the file's size in bytes."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", metadata={_META: label.dumps()})
+    data = buffer.getvalue()
+    write_bytes(path, data)
+    return len(data)
+
+
+def read_label(path: Path) -> Label | None:
+    """The label of a stored table; None where there is no file. An unreadable file is Refused."""
+    if not path.is_file():
+        return None
+    try:
+        raw = json.loads(pl.read_parquet_metadata(path)[_META])
+        return Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"])
+    except (pl.exceptions.PolarsError, KeyError, ValueError, TypeError) as error:
+        raise _unreadable(path, type(error).__name__) from error
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """The rows of a stored table, proved to be those that were written. A changed or broken file is Refused."""
+    label = read_label(path)
+    if label is None:
+        raise Refused(f"The table {path.name} has not been made", untouched="Nothing was changed.")
+    try:
+        frame = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise _unreadable(path, type(error).__name__) from error
+    found = content_digest(frame)
+    if found != label.digest:
+        raise Refused(
+            f"The stored table {path.name} was changed after it was written",
+            [
+                Fault(
+                    path.name,
+                    f"content digest {found[:12]}",
+                    f"{label.digest[:12]}, as written",
+                    "Materialise it again.",
+                )
+            ],
+        )
+    return frame
+
+
+def _unreadable(path: Path, why: str) -> Refused:
+    return Refused(
+        f"The stored table {path.name} can't be read",
+        [
+            Fault(
+                path.name,
+                f"a file that is no table of relgrade's ({why})",
+                "a Parquet file with relgrade's label",
+                "Remove it and materialise again.",
+            )
+        ],
+    )

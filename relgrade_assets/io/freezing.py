@@ -1,0 +1,122 @@
+"""Freezing: what stands beside the key in the store (P33), the freeze itself, and the proof that a table is the
+frozen key (P34).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.study import Study
+from relgrade_assets.methods import key as methods
+from relgrade_assets.protocol.canonical import canonical_json, digest
+from relgrade_assets.schemas import TABLES
+
+UNRATEABLE_AT_MOST = 0.02
+
+
+def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
+    """Put the key into the write-once store and the freeze into the event log. Returns the key's digest.
+
+    Refused where more of the pool is unrateable than the protocol allows undeclared (P19), where nothing is left, or
+    where another key of
+    this round is frozen already.
+    """
+    _require_rateable(study, key)
+    body = methods.canonical_bytes(key.frame)
+    sha = methods.key_digest(key.frame)
+    lines = [
+        canonical_json(row) + b"\n"
+        for row in key.unrateable.select("query_id", "chunk_id").sort("query_id", "chunk_id").to_dicts()
+    ]
+    study.keys.freeze(
+        study.name,
+        study.round,
+        {
+            "key.jsonl": body,
+            "unrateable.jsonl": b"".join(lines),
+            "key.json": canonical_json(identity(study, key, verdicts, sha)) + b"\n",
+        },
+    )
+    study.happened("frozen", {"round": study.round, "key_digest": sha})
+    return sha
+
+
+def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -> dict[str, object]:
+    """Everything of P33 except times and standing: what the key is, and from what it was made. Graders by pseudonym."""
+    d = study.design
+    counts = {str(g): n for g, n in key.frame.group_by("grade").len().sort("grade").iter_rows()}
+    return {
+        "experiment": study.name,
+        "title": d.title,
+        "round": study.round,
+        "key_sha256": sha,
+        "pairs": key.frame.height,
+        "queries": key.frame["query_id"].n_unique(),
+        "grades": counts,
+        "protocol_sha256": study.protocol,
+        "rubric_sha256": digest(study.rubric),
+        "scale": d.scale.model_dump(mode="json"),
+        "seed_sha256" if d.private else "seed": digest(d.seed) if d.private else d.seed,
+        "depth": d.depth,
+        "arms": [{"name": a.name, "family": a.family} for a in d.arms],
+        "graders": [
+            {"pseudonym": f"grader-{i}", "family": g.family, "kind": g.kind, "takes": g.takes}
+            for i, g in enumerate(d.graders, start=1)
+        ],
+        "combine": d.combine,
+        "auditor": {"pseudonym": "auditor-1", "family": d.auditor.family, "kind": d.auditor.kind},
+        "inputs": {name: study.digest_of(name) for name in TABLES["frozen_key"].inputs},
+        "verdicts": verdicts.select("gate", "threshold", "value", "verdict", "why").sort("gate").to_dicts(),
+        "dropped_queries": list(key.dropped),
+        "emptied_strata": list(key.emptied_strata),
+        "unrateable": key.unrateable.height,
+        "deviations": [x.model_dump(mode="json") for x in d.deviations],
+    }
+
+
+def require_frozen(study: Study, frame: pl.DataFrame) -> str:
+    """The digest of the frozen key, proved to be that of `frame` (P34). Refused where nothing is frozen, or something
+    else is.
+    """
+    found = methods.key_digest(frame)
+    stored = study.keys.load(study.name, study.round)
+    logged = [e.body["key_digest"] for e in study.log if e.kind == "frozen" and e.round == study.round]
+    frozen = methods.digest_of_bytes(stored["key.jsonl"])
+    if not found == frozen or logged != [frozen]:
+        raise Refused(
+            f"The table frozen_key of {study.name} is not the key that was frozen for round {study.round}",
+            [
+                Fault(
+                    "frozen_key",
+                    f"a key with hash {found[:12]}",
+                    f"{frozen[:12]} in the store and {', '.join(str(x)[:12] for x in logged) or 'nothing'} in the log",
+                )
+            ],
+        )
+    return found
+
+
+def first_reading(study: Study, key: str) -> None:
+    """Record that measures of this round's key were read for the first time (P34)."""
+    study.happened("first_reading", {"round": study.round, "key_digest": key})
+
+
+def _require_rateable(study: Study, key: methods.Key) -> None:
+    pool = key.pooled
+    share = key.unrateable.height / pool if pool else 0.0
+    if share > UNRATEABLE_AT_MOST and not study.design.declared("unrateable_share"):
+        raise Refused(
+            "Too much of the pool could not be rated",
+            [
+                Fault(
+                    "grades",
+                    f"{key.unrateable.height} of {pool} pairs unrateable ({share:.1%})",
+                    "at most 2%",
+                    "Mend the corpus or the rubric, or declare 'unrateable_share' under deviations with a reason.",
+                )
+            ],
+            untouched="Nothing was frozen.",
+        )
+    if not key.frame.height:
+        raise Refused("No query has a relevant chunk, so there is no key", untouched="Nothing was frozen.")

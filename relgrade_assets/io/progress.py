@@ -1,0 +1,128 @@
+"""How far a study is: what is ready, what waits for whom and how much, what is refused. Reads tables and the ledger,
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from relgrade_assets.errors import Refused, Waiting
+from relgrade_assets.io.readers.intents import read_intents
+from relgrade_assets.io.study import NotThere, Study
+from relgrade_assets.methods import gates, grading
+from relgrade_assets.methods import intents as intent_methods
+from relgrade_assets.protocol.canonical import digest
+from relgrade_assets.schemas import TABLES
+
+State = Literal["ready", "outdated", "waiting", "refused", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One table of the graph as it stands: its state, and a line that says why."""
+
+    table: str
+    state: State
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Something people were waited for has become complete; the digest tells one completion from the next."""
+
+    reason: str
+    digest: str
+
+
+def steps(study: Study) -> list[Step]:
+    """Every table in graph order with its state."""
+    found: dict[str, Step] = {}
+    for table in TABLES:
+        found[table] = _step(study, table, found)
+    return list(found.values())
+
+
+def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
+    try:
+        held_up = [i for i in TABLES[table].inputs if i in before and before[i].state != "ready"]
+        owed = None if held_up else waits_for(study, table)
+        if owed is not None:
+            return Step(table, "waiting", str(owed))
+        refusal = "" if held_up else _refusal(study, table)
+        if refusal:
+            return Step(table, "refused", refusal)
+        faults = study.outdated(table)
+    except NotThere as missing:
+        return Step(table, "waiting", str(missing))
+    except Refused as refused:
+        return Step(table, "refused", refused.message())
+    if not faults:
+        return Step(table, "ready", f"{study.digest_of(table) or ''}"[:12])
+    if held_up:
+        return Step(table, "open", f"after {', '.join(held_up)}")
+    made = study.path(table).is_file()
+    return Step(table, "outdated" if made else "open", "; ".join(str(f) for f in faults) if made else "can be made now")
+
+
+def waits_for(study: Study, table: str) -> Waiting | None:
+    """What people or files still owe to a table whose input tables are ready; None where nothing is owed."""
+    d = study.design
+    files = {
+        "queries": [d.query_log.file],
+        "runs": [a.run for a in d.arms],
+        "intents": [d.intents.file],
+        "pools": [d.corpus.path],
+    }
+    try:
+        study.named(*files.get(table, []))
+    except NotThere as missing:
+        return missing.waiting
+    if table == "intents":
+        locked = intent_methods.lock(
+            study.load("query_sample"),
+            read_intents(study.file(d.intents.file), name=d.intents.file).frame,
+            study.ledger.reviews(study.name),
+            round=study.round,
+            reviewers={d.auditor.name},
+            unreviewed_ok=d.declared("unreviewed_intents"),
+        )
+        return locked if isinstance(locked, Waiting) else None
+    asked = {"grades": ("sheets", d.key_graders), "audit_grades": ("audit_sheets", [d.auditor.name])}.get(table)
+    if asked is None:
+        return None
+    sheets, who = asked
+    outcome = grading.complete(study.load(sheets), study.ledger.answers(study.name, study.round, who), who=who)
+    return outcome if isinstance(outcome, Waiting) else None
+
+
+def _refusal(study: Study, table: str) -> str:
+    if table != "frozen_key" or study.outdated("verdicts"):
+        return ""
+    faults = gates.standing(study.load("verdicts"), scale=study.design.scale, **judged(study))
+    return "; ".join(str(f) for f in faults)
+
+
+def judged(study: Study) -> dict[str, str]:
+    """The present digests of all that a verdict is about (P29)."""
+    return {
+        "grades_digest": study.digest_of("grades") or "",
+        "audit_grades_digest": study.digest_of("audit_grades") or "",
+        "gates_digest": digest(study.design.gates.model_dump(mode="json")),
+        "protocol_digest": study.protocol,
+    }
+
+
+def complete_now(study: Study) -> Complete | None:
+    """What people owed and have now given, where the table it goes into is not made from it yet."""
+    for table, before, what in (
+        ("intents", "query_sample", "the last intent is written and reviewed"),
+        ("grades", "sheets", "the last grade is in"),
+        ("audit_grades", "audit_sheets", "the auditor's last grade is in"),
+    ):
+        if study.outdated(before):
+            continue
+        if study.outdated(table) and waits_for(study, table) is None:
+            inputs = {name: study.digest_of(name) for name in TABLES[table].inputs}
+            return Complete(f"{what} (round {study.round})", digest([table, study.round, inputs, study.protocol]))
+    return None

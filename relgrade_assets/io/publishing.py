@@ -1,0 +1,105 @@
+"""Publishing: gather the frozen key, measures and verdicts into one folder, look for private text, and swap the
+folder in whole (P41, P42).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import polars as pl
+
+from relgrade_assets import __version__
+from relgrade_assets.errors import Refused
+from relgrade_assets.io import events, publication
+from relgrade_assets.io.atomic import replace_folder
+from relgrade_assets.io.freezing import require_frozen
+from relgrade_assets.io.leaks import leak_check
+from relgrade_assets.io.study import Study
+from relgrade_assets.protocol.canonical import digest_bytes
+
+
+def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Write the published folder of a study's present round. Returns the PublishedKey table.
+
+    Refused where the key is not the frozen one, or where private text would leave; the folder that was there then
+    stands.
+    """
+    files = published_files(study, tables)
+    if study.design.private:
+        faults = leak_check(files, sorted(set(private_strings(study, tables))))
+        if faults:
+            raise Refused(
+                "Private text would leave with the publication",
+                faults,
+                untouched="Nothing was published; what was there stands.",
+            )
+    replace_folder(study.home.published / study.name, files)
+    rows = [(name, len(data), digest_bytes(data)) for name, data in sorted(files.items())]
+    return pl.DataFrame(rows, schema={"file": pl.String, "bytes": pl.Int64, "sha256": pl.String}, orient="row")
+
+
+def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, bytes]:
+    """Every published file as bytes, the manifest and the status included."""
+    d = study.design
+    key, sample = tables["frozen_key"], tables["query_sample"]
+    sha = require_frozen(study, key)
+    stored = study.keys.load(study.name, study.round, key_digest=sha)
+    unrateable = _pairs(stored["unrateable.jsonl"])
+    by_grader = pl.concat([tables["grades"], tables["audit_grades"]]).join(key, on="query_id", how="semi")
+    log = study.log
+    files = {
+        "key.jsonl": stored["key.jsonl"],
+        "unrateable.jsonl": stored["unrateable.jsonl"],
+        "qrels.txt": publication.qrels_bytes(key, unrateable),
+        "qrels_by_grader.txt": publication.qrels_by_grader_bytes(by_grader, publication.pseudonyms(d)),
+        "judgments.json": publication.judgments_json(key, sample, private=d.private),
+        "pools.jsonl": publication.pools_jsonl(
+            key, unrateable, sample, tables["contributions"], depth=d.depth, private=d.private
+        ),
+        "measures.parquet": _parquet(tables["arm_measures"]),
+        "query_measures.parquet": _parquet(tables["query_measures"]),
+        "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], publication.pseudonyms(d))),
+        "events.jsonl": events.as_jsonl(log),
+    }
+    identity = json.loads(stored["key.json"])
+    content = publication.manifest(identity, files, log, version=__version__, private=d.private)
+    return {
+        **files,
+        "manifest.json": publication.manifest_bytes(content),
+        "status.json": publication.status_bytes(log, round=study.round, key_digest=sha),
+    }
+
+
+def private_strings(study: Study, tables: dict[str, pl.DataFrame]) -> Iterator[str]:
+    """All that must not leave where the experiment is private: queries, intents, texts and headers of pooled chunks,
+    reasons, graders' names.
+    """
+    yield from tables["query_sample"]["query"]
+    yield from tables["intents"]["intent"]
+    for table in ("grades", "audit_grades"):
+        yield from tables[table]["reason"].drop_nulls()
+    pooled = study.corpus.join(tables["contributions"], on="chunk_id", how="semi")
+    yield from pooled["text"]
+    yield from pooled["header"]
+
+
+def _pseudonymous(agreement: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
+    """Comparisons of graders under their pseudonyms."""
+
+    def renamed(comparison: str) -> str:
+        return "~".join(names.get(part, part) for part in comparison.split("~"))
+
+    return agreement.with_columns(pl.col("comparison").map_elements(renamed, return_dtype=pl.String))
+
+
+def _pairs(lines: bytes) -> pl.DataFrame:
+    schema = {"query_id": pl.String, "chunk_id": pl.String}
+    return pl.read_ndjson(lines, schema=schema) if lines else pl.DataFrame(schema=schema)
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", statistics=False)
+    return buffer.getvalue()

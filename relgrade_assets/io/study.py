@@ -1,0 +1,309 @@
+"""A study: one experiment with its design, its files, its tables, its ledger and its round, as they stand now.
+
+Everything that a table is made from is reached through here, and what is loaded from here is proved to be current
+first (P2): of this protocol,
+and made from the inputs that are present.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Notice, Refused, Waiting
+from relgrade_assets.io import events
+from relgrade_assets.io.atomic import locked, write_bytes
+from relgrade_assets.io.experiment_file import read_design
+from relgrade_assets.io.frames import Label, content_digest, read_label, read_table, write_table
+from relgrade_assets.io.home import Home
+from relgrade_assets.io.key_store import KeyStore
+from relgrade_assets.io.ledger import Ledger
+from relgrade_assets.io.readers.corpus import read_corpus
+from relgrade_assets.io.readers.query_log import read_query_log
+from relgrade_assets.protocol.canonical import digest
+from relgrade_assets.protocol.design import Design
+from relgrade_assets.schemas import SOURCES, TABLES
+
+SPOT_CHECK_FILE = "spot-check.csv"
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The time, in UTC; the one clock that a study reads unless it is given another."""
+    return datetime.now(UTC)
+
+
+class NotThere(Exception):
+    """A file that the design names is not there yet: its assets wait (P2)."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self.waiting = waiting
+        super().__init__(str(waiting))
+
+
+@dataclass
+class Study:
+    """One experiment as it stands. Digests of files are computed once for each opened study."""
+
+    home: Home
+    name: str
+    folder: Path
+    design: Design
+    ledger: Ledger
+    clock: Clock = utc_now
+    notices: list[Notice] = field(default_factory=list)
+
+    @cached_property
+    def keys(self) -> KeyStore:
+        """The write-once store of frozen keys."""
+        return KeyStore(self.home.state)
+
+    @cached_property
+    def rubric(self) -> str:
+        """The rubric's text. NotThere where the file is missing."""
+        path = self.file(self.design.rubric)
+        if not path.is_file():
+            raise NotThere(Waiting(f"the rubric {self.design.rubric} is not there yet"))
+        try:
+            return path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Refused(
+                "The rubric can't be read",
+                [Fault(self.design.rubric, f"the byte 0x{error.object[error.start]:02x}", "UTF-8 text")],
+            ) from None
+
+    @cached_property
+    def protocol(self) -> str:
+        """The protocol digest (P2)."""
+        return self.design.protocol_digest(self.rubric)
+
+    @property
+    def log(self) -> list[events.Event]:
+        """The experiment's event chain."""
+        return events.read(self.ledger, self.name)
+
+    @property
+    def round(self) -> int:
+        """The current round: the last opening in the event log (P4)."""
+        return events.current_round(self.log)
+
+    def file(self, named: str) -> Path:
+        """A file that the design names; it never leads out of the experiment's folder, not by a symbolic link either.
+        """
+        path = self.folder / named
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise Refused(
+                f"{named} leads out of the experiment's folder",
+                [Fault(named, "a path or link that leads outside", "a file inside")],
+            )
+        return path
+
+    @cached_property
+    def secret(self) -> str:
+        """What query ids are keyed with (P7): the seed, or where the log is private a random text that never leaves
+        the store.
+        """
+        if not self.design.private:
+            return self.design.seed
+        path = self.home.state / "secrets" / self.name
+        if not path.is_file():
+            with locked(path.with_suffix(".lock")):
+                if not path.is_file():
+                    write_bytes(path, secrets.token_hex(32).encode())
+                    path.chmod(0o600)
+        return path.read_text()
+
+    # tables
+
+    def path(self, table: str, round_: int | None = None) -> Path:
+        """Where a table is stored; those of a round have a folder of their own, so that a failed round is never
+        overwritten.
+        """
+        base = self.home.state / "tables" / self.name
+        if TABLES[table].per_round:
+            base = base / "rounds" / str(round_ or self.round)
+        return base / f"{table}.parquet"
+
+    def store(self, table: str, frame: pl.DataFrame) -> Label:
+        """Write a table with the digests of what it was made from, atomically."""
+        self.require_protocol_of_round(table)
+        label = Label(
+            table,
+            self.round if TABLES[table].per_round else None,
+            self.protocol,
+            {name: self.digest_of(name) or "" for name in TABLES[table].inputs},
+            content_digest(frame),
+        )
+        write_table(self.path(table), frame, label)
+        return label
+
+    def load(self, table: str) -> pl.DataFrame:
+        """A table's rows, proved current (P2): Refused by name, with both digests, where it is missing, of another
+        protocol or of other inputs.
+        """
+        self.require_protocol_of_round(table)
+        faults = self.outdated(table)
+        if faults:
+            raise Refused(f"The table {table} of {self.name} can't be used", faults, untouched="It was left as it is.")
+        return read_table(self.path(table))
+
+    def require_protocol_of_round(self, table: str | None = None) -> None:
+        """P2: once a round has a grade, its protocol stands. Refused where design or rubric were changed since
+        without `relgrade revise`.
+        """
+        opening = events.opening(self.log, self.round)
+        if opening is None or (table is not None and not TABLES[table].per_round):
+            return
+        then = str(opening.body["protocol_digest"])
+        if then != self.protocol:
+            raise Refused(
+                f"The protocol of {self.name} was changed after round {self.round} had its first grade",
+                [
+                    Fault(
+                        "experiment.yaml or the rubric",
+                        f"protocol {self.protocol[:12]}",
+                        f"{then[:12]}, under which round {self.round} was opened",
+                        f"Put it back, or open the next round: `relgrade revise {self.name} --cause ...`.",
+                    )
+                ],
+            )
+
+    def outdated(self, table: str, seen: set[str] | None = None) -> list[Fault]:
+        """Why a stored table does not hold for the protocol and inputs that are present; empty where it does. Looks
+        all the way back.
+        """
+        seen = set() if seen is None else seen
+        if table in seen:
+            return []
+        seen.add(table)
+        label = read_label(self.path(table))
+        again = f"Materialise {table} again."
+        if label is None:
+            return [Fault(table, "no such table yet", "it to be made", f"Materialise {table} first.")]
+        faults: list[Fault] = []
+        if label.protocol != self.protocol:
+            faults.append(
+                Fault(table, f"protocol {label.protocol[:12]}", f"{self.protocol[:12]}, the present one", again)
+            )
+        if TABLES[table].per_round and label.round != self.round:
+            faults.append(Fault(table, f"round {label.round}", f"{self.round}, the present one", again))
+        for name in TABLES[table].inputs:
+            then, now = label.inputs.get(name), self.digest_of(name)
+            if then != now:
+                faults.append(Fault(table, f"made from {name} {_short(then)}", f"{_short(now)}, as it is now", again))
+            if name in TABLES:
+                faults += self.outdated(name, seen)
+        return faults
+
+    def digest_of(self, name: str) -> str | None:
+        """The present digest of a source or a stored table; None where it is not there."""
+        if name in SOURCES:
+            return self.source_digest(name)
+        label = read_label(self.path(name))
+        return label.digest if label else None
+
+    # sources
+
+    def source_digest(self, name: str) -> str | None:
+        """The present digest of an input that is observed, not made; None where its file is not there yet."""
+        d, graders, auditor = self.design, self.design.key_graders, [self.design.auditor.name]
+        match name:
+            case "design":
+                return digest(d.canonical())
+            case "rubric":
+                return digest(self.rubric)
+            case "reviews":
+                return self.ledger.reviews_digest(self.name)
+            case "answers":
+                return self.ledger.answers_digest(self.name, self.round, graders)
+            case "audit_answers":
+                return self.ledger.answers_digest(self.name, self.round, auditor)
+            case "events":
+                return digest([[e.seq, e.hash] for e in self.log if e.kind == "opened"])
+            case "query_log":
+                files = [d.query_log.file, *([d.strata.labelled] if d.strata.labelled else [])]
+            case "corpus":
+                files = [d.corpus.path]
+            case "run_files":
+                files = [a.run for a in d.arms]
+            case "spot_check_file":
+                files = [SPOT_CHECK_FILE]
+            case "intent_file":
+                files = [d.intents.file]
+            case _:
+                raise KeyError(name)
+        return self._files_digest(name, files)
+
+    def _files_digest(self, source: str, files: list[str]) -> str | None:
+        if source not in self._file_digests:
+            each = [(named, _path_digest(self.file(named))) for named in files]
+            self._file_digests[source] = (
+                None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
+            )
+        return self._file_digests[source]
+
+    @cached_property
+    def _file_digests(self) -> dict[str, str | None]:
+        return {}
+
+    def named(self, *files: str) -> None:
+        """Prove that files which the design names are there. NotThere, listing those that are not."""
+        missing = [named for named in files if not self.file(named).exists()]
+        if missing:
+            raise NotThere(
+                Waiting("files that the design names are there", len(files) - len(missing), len(files), tuple(missing))
+            )
+
+    @cached_property
+    def corpus(self) -> pl.DataFrame:
+        """The corpus: chunk_id, header, text. NotThere where it is missing."""
+        c = self.design.corpus
+        self.named(c.path)
+        read = read_corpus(
+            self.file(c.path), name=c.path, format=c.format, chunk_id=c.chunk_id, header=c.header, text=c.text
+        )
+        self.notices += read.notices
+        return read.frame
+
+    def query_log(self) -> pl.DataFrame:
+        """The log's rows as the reader gives them. NotThere where it is missing."""
+        q = self.design.query_log
+        self.named(q.file)
+        read = read_query_log(self.file(q.file), name=q.file, format=q.format, columns=q.columns.model_dump())
+        self.notices += read.notices
+        return read.frame
+
+    # time
+
+    def happened(self, kind: str, body: dict[str, object]) -> None:
+        """Append an event to the log, unless it stands there already."""
+        events.append(self.ledger, self.name, kind, body, self.clock(), once=True)
+
+
+def open_study(home: Home, name: str, *, clock: Clock = utc_now) -> Study:
+    """Read the design of an experiment and open its ledger. Refused with every fault of the design."""
+    folder = home.folder(name)
+    design = read_design(folder / "experiment.yaml", name=f"data/experiments/{name}/experiment.yaml", folder_name=name)
+    return Study(home, name, folder, design, Ledger(home.ledger_url), clock)
+
+
+def _short(value: str | None) -> str:
+    return "that was not there" if not value else value[:12]
+
+
+def _path_digest(path: Path) -> str | None:
+    """sha256 of a file, or of the sorted names and digests of the files in a folder; None where there is nothing."""
+    if path.is_dir():
+        each = [(p.relative_to(path).as_posix(), _path_digest(p)) for p in sorted(path.rglob("*")) if p.is_file()]
+        return digest([list(pair) for pair in each])
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

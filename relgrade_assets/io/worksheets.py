@@ -1,0 +1,162 @@
+"""What leaves for people and agents, and what comes back: blind sheets, intent review sheets, the spot-check. Formats
+as in docs/formats.md.
+
+No arm, rank, score or other grader's grade is reachable from here: only the tables `sheets`, `audit_sheets`,
+`intents` and `spot_check` are read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.atomic import replace_folder, write_bytes
+from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.readers.intents import read_intents
+from relgrade_assets.io.readers.records import Column, read_records
+from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
+from relgrade_assets.methods import intents as intent_methods
+from relgrade_assets.methods import sheets as sheet_methods
+
+AT_ONCE = 5
+"""Chunks an agent is shown at a time (P21)."""
+
+
+def sheet_table(study: Study, grader: str) -> str:
+    """Which table holds a grader's sheet. Refused where the design has no such grader."""
+    if grader == study.design.auditor.name:
+        return "audit_sheets"
+    if grader in study.design.key_graders:
+        return "sheets"
+    names = [*study.design.key_graders, study.design.auditor.name]
+    raise Refused(
+        f"{study.name} has no grader {grader!r}", [Fault("--grader", repr(grader), f"one of: {', '.join(names)}")]
+    )
+
+
+def sheet_of(study: Study, grader: str) -> pl.DataFrame:
+    """A grader's own rows, current, in the grader's order: queries by id, chunks by position."""
+    rows = study.load(sheet_table(study, grader)).filter(pl.col("grader") == grader)
+    return rows.sort("query_id", "position")
+
+
+def write_sheets(study: Study, grader: str, folder: Path) -> int:
+    """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, and `queries/<query_id>/<n>.jsonl` of five
+    chunks each. Returns the pairs.
+
+    Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else.
+    """
+    rows = sheet_of(study, grader)
+    files = {"rubric.md": study.rubric.encode(), "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows))}
+    for (query,), part in rows.group_by("query_id", maintain_order=True):
+        blind = sheet_methods.blind_rows(part)
+        for n, start in enumerate(range(0, len(blind), AT_ONCE), start=1):
+            files[f"queries/{_as_name(str(query))}/{n:02}.jsonl"] = _json_lines(blind[start : start + AT_ONCE])
+    replace_folder(folder, files)
+    study.ledger.record_issued(study.name, study.round, grader, content_digest(rows), at=study.clock())
+    return rows.height
+
+
+def write_review_sheet(study: Study, path: Path) -> int:
+    """Write the sampled queries' intents for the auditor to review row by row (P17): nothing else is on it. Returns
+    the rows.
+    """
+    named = study.design.intents.file
+    study.named(named)
+    written = read_intents(study.file(named), name=named).frame
+    sample = study.load("query_sample").select("query_id", pl.col("query").alias("sampled"))
+    rows = sample.join(written, on="query_id", how="inner").sort("query_id")
+    if rows.height < sample.height:
+        missing = sorted(set(sample["query_id"]) - set(rows["query_id"]))
+        raise Refused(
+            "Intents are missing, so they can't be reviewed yet",
+            [Fault(named, f"no intent for {q}", "one line") for q in missing],
+        )
+    header = ("query_id", "query", "form", "intent", "verdict", "note")
+    write_bytes(
+        path, _csv(header, ((r["query_id"], r["sampled"], r["form"], r["intent"], "", "") for r in rows.to_dicts()))
+    )
+    return rows.height
+
+
+def row_digests(study: Study) -> dict[str, tuple[str, str]]:
+    """Of every sampled query with an intent: the intent as it stands, and its row digest, to which a review is tied
+    (P16).
+    """
+    named = study.design.intents.file
+    study.named(named)
+    written = read_intents(study.file(named), name=named).frame
+    sample = study.load("query_sample").select("query_id", pl.col("query").alias("sampled"))
+    rows = sample.join(written, on="query_id", how="inner").sort("query_id").to_dicts()
+    return {
+        r["query_id"]: (r["intent"], intent_methods.row_digest(r["sampled"], r["form"], r["intent"], r["author"]))
+        for r in rows
+    }
+
+
+def write_spot_check(study: Study) -> Path:
+    """Write P8's sheet into the experiment's folder, for a person to fill in `type_by_person`. Refused where one is
+    there already.
+    """
+    path = study.file(SPOT_CHECK_FILE)
+    if path.exists():
+        raise Refused(
+            f"{SPOT_CHECK_FILE} is there already",
+            [Fault(SPOT_CHECK_FILE, "a sheet", "none", "Fill it in, or move it away.")],
+        )
+    rows = study.load("spot_check")
+    header = ("query_id", "query", "type", "type_by_person")
+    write_bytes(path, _csv(header, ((r["query_id"], r["query"], r["type"], "") for r in rows.to_dicts())))
+    return path
+
+
+def filled_in(study: Study) -> pl.DataFrame | None:
+    """What a person wrote into the spot-check sheet: query_id, type_by_person; None where there is no sheet."""
+    path = study.file(SPOT_CHECK_FILE)
+    if not path.is_file():
+        return None
+    columns = {"query_id": Column("query_id", "id"), "type_by_person": Column("type_by_person", "text", filled=False)}
+    frame = read_records(path, name=SPOT_CHECK_FILE, format="csv", columns=columns).frame
+    return frame.select("query_id", pl.col("type_by_person").replace("", None))
+
+
+def labelled(study: Study) -> pl.DataFrame | None:
+    """The labelled examples that train the query classifier (P8): query, type. None where the design names none;
+    NotThere where it is missing.
+    """
+    named = study.design.strata.labelled
+    if named is None:
+        return None
+    study.named(named)
+    columns = {"query": Column("query", "text"), "type": Column("type", "text")}
+    return read_records(study.file(named), name=named, format="csv", columns=columns).frame.select("query", "type")
+
+
+def export_queries(study: Study) -> bytes:
+    """The sampled queries as JSON Lines (query_id, query), for whoever runs the arms."""
+    return _json_lines(study.load("query_sample").select("query_id", "query").sort("query_id").to_dicts())
+
+
+def _json_lines(rows: Iterable[dict[str, str]]) -> bytes:
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+def _csv(header: Iterable[str], rows: Iterable[Iterable[str]]) -> bytes:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def _as_name(query_id: str) -> str:
+    """An id as a file name: letters, digits, - and _ stay, every other byte is %XX, so that no id leads anywhere."""
+    return "".join(
+        c if c.isascii() and (c.isalnum() or c in "-_") else "".join(f"%{b:02X}" for b in c.encode()) for c in query_id
+    )

@@ -1,0 +1,70 @@
+"""The IO manager of the graph's tables: checks a frame against its schema before it is written, and that it is
+current before it is read.
+"""
+
+import dagster as dg
+import pandera.errors
+import polars as pl
+
+from relgrade_assets.errors import Refused
+from relgrade_assets.resources.studies import Studies, failure
+from relgrade_assets.schemas import TABLES
+
+
+class TableStore(dg.ConfigurableIOManager):  # type: ignore[misc]
+    """Stores each table of each experiment (and round) as one Parquet file under the state folder."""
+
+    studies: dg.ResourceDependency[Studies]
+
+    def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
+        """Write a table that fits its schema; anything else is a failure, and nothing is written."""
+        table = context.asset_key.path[-1]
+        cases = misfits(table, obj)
+        if cases is not None:
+            raise dg.Failure(
+                description=f"The table {table} does not fit its schema; nothing was written.",
+                metadata={"failure_cases": as_table(cases), "failures": cases.height},
+                allow_retries=False,
+            )
+        try:
+            label = self.studies.study(context.partition_key).store(table, obj)
+        except Refused as refused:
+            raise failure(refused) from None
+        context.add_output_metadata(
+            {"dagster/partition_row_count": obj.height, "digest": label.digest, "protocol": label.protocol}
+        )
+
+    def load_input(self, context: dg.InputContext) -> pl.DataFrame:
+        """A table that is proved current; a missing or outdated one is a failure that names it."""
+        table = context.asset_key.path[-1]
+        try:
+            return self.studies.study(context.partition_key).load(table)
+        except Refused as refused:
+            raise failure(refused) from None
+
+
+def misfits(table: str, frame: pl.DataFrame) -> pl.DataFrame | None:
+    """What in a frame does not fit the table's schema, one row a failure; None where all fits. Eager, so that values
+    are checked too.
+    """
+    try:
+        TABLES[table].model.validate(frame, lazy=True)
+    except pandera.errors.SchemaErrors as errors:
+        return pl.DataFrame(errors.failure_cases)
+    return None
+
+
+def as_table(cases: pl.DataFrame, shown: int = 20) -> dg.TableMetadataValue:
+    """Failure cases as the UI's table; which column and check, never the value (a value may be private text)."""
+    rows = (
+        cases.select("column", "check")
+        .with_columns(pl.all().cast(pl.String))
+        .group_by("column", "check", maintain_order=True)
+        .len()
+    )
+    return dg.MetadataValue.table(
+        records=[
+            dg.TableRecord({"column": c or "", "check": k or "", "rows": n}) for c, k, n in rows.head(shown).iter_rows()
+        ],
+        schema=dg.TableSchema([dg.TableColumn("column"), dg.TableColumn("check"), dg.TableColumn("rows", "int")]),
+    )
