@@ -27,12 +27,15 @@ def design_of(
             "query_log": {"file": "log.csv", "columns": {"query": "query", "type": "type"}},
             "strata": strata or {"by": "tier", "parts": parts},
             "corpus": {"path": "corpus.jsonl"},
-            "arms": [{"name": "bm25", "family": "lexical", "run": "a.trec"}, {"name": "dense", "family": "encoder", "run": "b.trec"}],
+            "arms": [
+                {"name": "bm25", "family": "lexical", "run": "a.trec"},
+                {"name": "dense", "family": "encoder", "run": "b.trec"},
+            ],
             "intents": {"file": "intents.csv"},
             "graders": [{"name": "grader-a", "family": "fa"}],
             "auditor": {"name": "auditor", "family": "fb"},
         }
-    )  # fmt: skip
+    )
 
 
 def corpus_of(chunks: dict[str, str]) -> pl.DataFrame:

@@ -26,13 +26,30 @@ def study(
 
 
 def chosen(
-    shared: dict[str, int], strata: dict[str, str], *, arms: int = 2, share: float = 0.1, at_least: int = 1,
-    random_too: bool = False, round: int = 1, seed: str = "s", used: frozenset[str] = frozenset(),
-) -> Selection:  # fmt: skip
+    shared: dict[str, int],
+    strata: dict[str, str],
+    *,
+    arms: int = 2,
+    share: float = 0.1,
+    at_least: int = 1,
+    random_too: bool = False,
+    round: int = 1,
+    seed: str = "s",
+    used: frozenset[str] = frozenset(),
+) -> Selection:
     found, sample, pooled = study(shared, strata, arms)
     return select(
-        found, sample, pooled, share=share, at_least=at_least, random_too=random_too, seed=seed, round=round, arms=arms, used_before=used
-    )  # fmt: skip
+        found,
+        sample,
+        pooled,
+        share=share,
+        at_least=at_least,
+        random_too=random_too,
+        seed=seed,
+        round=round,
+        arms=arms,
+        used_before=used,
+    )
 
 
 MANY = {f"q{i:02}": 5 for i in range(60)}
@@ -58,8 +75,11 @@ def test_p26_those_with_the_highest_few_arms_share_in_each_stratum_by_hand() -> 
     got = chosen(shared, strata, at_least=4)
     TABLES["audit_selection"].model.validate(got.frame, lazy=True)
     assert got.frame.rows() == [
-        ("b", "head", 0.8, "few_arms"), ("c", "head", 0.5, "few_arms"), ("d", "tail", 0.2, "few_arms"), ("e", "tail", 0.9, "few_arms"),
-    ]  # fmt: skip
+        ("b", "head", 0.8, "few_arms"),
+        ("c", "head", 0.5, "few_arms"),
+        ("d", "tail", 0.2, "few_arms"),
+        ("e", "tail", 0.9, "few_arms"),
+    ]
     assert got.reused == 0
 
 

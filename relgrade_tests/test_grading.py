@@ -21,16 +21,34 @@ SHEET = pl.DataFrame(
     orient="row",
 )
 ANSWERS = {
-    "round": pl.Int64, "grader": pl.String, "query_id": pl.String, "chunk_id": pl.String, "reason": pl.String, "grade": pl.Int64,
-    "unrateable": pl.Boolean, "judge_later": pl.Boolean, "corpus_cleanup": pl.Boolean, "row_digest": pl.String, "answered_at": pl.String,
-}  # fmt: skip
+    "round": pl.Int64,
+    "grader": pl.String,
+    "query_id": pl.String,
+    "chunk_id": pl.String,
+    "reason": pl.String,
+    "grade": pl.Int64,
+    "unrateable": pl.Boolean,
+    "judge_later": pl.Boolean,
+    "corpus_cleanup": pl.Boolean,
+    "row_digest": pl.String,
+    "answered_at": pl.String,
+}
 
 
 def answer(grader: str, chunk: str, grade: int | None = 1, **changes: object) -> dict[str, object]:
     base = {
-        "round": 1, "grader": grader, "query_id": "q1", "chunk_id": chunk, "reason": "says it", "grade": grade, "unrateable": False,
-        "judge_later": False, "corpus_cleanup": False, "row_digest": f"digest-{chunk}", "answered_at": "2024-05-03T00:00:00Z",
-    }  # fmt: skip
+        "round": 1,
+        "grader": grader,
+        "query_id": "q1",
+        "chunk_id": chunk,
+        "reason": "says it",
+        "grade": grade,
+        "unrateable": False,
+        "judge_later": False,
+        "corpus_cleanup": False,
+        "row_digest": f"digest-{chunk}",
+        "answered_at": "2024-05-03T00:00:00Z",
+    }
     return {**base, **changes}
 
 
@@ -52,8 +70,11 @@ def test_p19_complete_by_hand() -> None:
     TABLES["grades"].model.validate(got, lazy=True)
     TABLES["audit_grades"].model.validate(got, lazy=True)
     assert got.select("grader", "chunk_id", "grade", "unrateable", "position").rows() == [
-        ("ann", "b", 0, False, 1), ("ann", "a", 2, False, 2), ("bob", "a", None, True, 1), ("bob", "b", 1, False, 2),
-    ]  # fmt: skip
+        ("ann", "b", 0, False, 1),
+        ("ann", "a", 2, False, 2),
+        ("bob", "a", None, True, 1),
+        ("bob", "b", 1, False, 2),
+    ]
 
 
 def test_p19_a_missing_pair_is_owed_and_never_a_zero() -> None:
@@ -127,8 +148,11 @@ def test_p30_first_listed_by_hand() -> None:
     grades = graded(bob=[2, 2, 2, None], ann=[0, -1, None, None])
     got = combine(grades, order=["ann", "bob"], rule="first_listed")
     assert got.rows() == [
-        ("q1", "a", 0, False, "ann on a"), ("q1", "b", 2, False, "bob on b"), ("q1", "c", 2, False, "bob on c"), ("q1", "d", None, True, "ann on d"),
-    ]  # fmt: skip
+        ("q1", "a", 0, False, "ann on a"),
+        ("q1", "b", 2, False, "bob on b"),
+        ("q1", "c", 2, False, "bob on c"),
+        ("q1", "d", None, True, "ann on d"),
+    ]
     assert combine(grades, order=["bob", "ann"], rule="first_listed")["grade"].to_list() == [2, 2, 2, None]
     assert combine(grades.reverse(), order=["ann", "bob"], rule="first_listed").equals(got)
 

@@ -129,9 +129,15 @@ def test_p16_p17_locked_table_by_hand() -> None:
     assert isinstance(got, Locked) and got.notices == ()
     TABLES["intents"].model.validate(got.frame, lazy=True)
     assert got.frame.rows()[2] == (
-        1, "q3", "why", "Why is betweenness slow on large graphs?", "ann", "eve", "2024-05-02T10:00:00Z",
+        1,
+        "q3",
+        "why",
+        "Why is betweenness slow on large graphs?",
+        "ann",
+        "eve",
+        "2024-05-02T10:00:00Z",
         digest(["why slow", "why", "Why is betweenness slow on large graphs?", "ann"]),
-    )  # fmt: skip
+    )
 
 
 def test_p16_every_fault_of_every_row_is_listed_at_once() -> None:

@@ -19,8 +19,12 @@ def test_p12_p13_pool_is_the_union_cut_to_depth_by_hand() -> None:
     found = contributions(RUNS, 2)
     TABLES["contributions"].model.validate(found, lazy=True)
     assert found.select("query_id", "chunk_id", "arm", "rank").rows() == [
-        ("q1", "a", "bm25", 1), ("q1", "b", "bm25", 2), ("q1", "b", "dense", 1), ("q1", "d", "dense", 2), ("q2", "d", "bm25", 1),
-    ]  # fmt: skip
+        ("q1", "a", "bm25", 1),
+        ("q1", "b", "bm25", 2),
+        ("q1", "b", "dense", 1),
+        ("q1", "d", "dense", 2),
+        ("q2", "d", "bm25", 1),
+    ]
     pooled = pools(found, CORPUS)
     TABLES["pools"].model.validate(pooled, lazy=True)
     assert pooled.select("query_id", "chunk_id").rows() == [("q1", "a"), ("q1", "b"), ("q1", "d"), ("q2", "d")]

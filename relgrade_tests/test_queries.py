@@ -53,7 +53,7 @@ def at(month: int, day: int, hour: int = 12) -> datetime:
     [
         ("  LOR\t\n  Plan ", "lor plan"),
         ("\ufb01le", "file"),
-        ("Ｆｕｌｌ\u3000ｗｉｄｔｈ", "full width"),
+        ("\uff21\uff22\u3000\uff41b", "ab ab"),
         ("Stra\u00dfe", "stra\u00dfe"),
         ("NEUKO\u0308LLN", "neuk\u00f6lln"),
         ("\u2126", "\u03c9"),
@@ -137,16 +137,28 @@ def test_p7_results_and_clicks_by_hand() -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"query": "a"}, {"query": " \u3000 "}, {"query": None}], ["rows without a usable query: 2 faults", "row 2", "row 3"]),
+        (
+            [{"query": "a"}, {"query": " \u3000 "}, {"query": None}],
+            ["rows without a usable query: 2 faults", "row 2", "row 3"],
+        ),
         ([{"query": "a", "count": 0}], ["usable count", "found 0"]),
-        ([{"query": "a", "query_id": "1"}, {"query": "b", "query_id": "1"}, {"query": "c", "query_id": "2"}], ["'1'", "'a', 'b'", "1 fault"]),
-        ([{"query": "a", "query_id": "1"}, {"query": "A", "query_id": "2"}], ["several query ids", "'1', '2'", "rows 1, 2"]),
+        (
+            [{"query": "a", "query_id": "1"}, {"query": "b", "query_id": "1"}, {"query": "c", "query_id": "2"}],
+            ["'1'", "'a', 'b'", "1 fault"],
+        ),
+        (
+            [{"query": "a", "query_id": "1"}, {"query": "A", "query_id": "2"}],
+            ["several query ids", "'1', '2'", "rows 1, 2"],
+        ),
         ([{"query": "a", "query_id": "1"}, {"query": "b"}], ["usable query_id", "row 2"]),
-        ([{"query": "a", "type": "how"}, {"query": "A", "type": "why"}, {"query": "b", "type": "how"}], ["several types", "'how', 'why'"]),
+        (
+            [{"query": "a", "type": "how"}, {"query": "A", "type": "why"}, {"query": "b", "type": "how"}],
+            ["several types", "'how', 'why'"],
+        ),
         ([{"query": "a", "timestamp": at(1, 1)}, {"query": "b"}], ["usable timestamp", "row 2"]),
         ([], ["holds no row"]),
     ],
-)  # fmt: skip
+)
 def test_p7_refusals_name_every_culprit(rows: list[dict], said: list[str]) -> None:
     with pytest.raises(Refused) as caught:
         distinct(log(*rows), secret="s", window_days=90)  # noqa: S106

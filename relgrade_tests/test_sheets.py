@@ -23,12 +23,21 @@ SAMPLE = sample_of({"q1": "sort graph", "q2": "read file"})
 POOLS = pools(contributions(runs_of({"x": {"q1": list("abcdef"), "q2": list("gh")}}), 10), CORPUS)
 INTENTS = pl.DataFrame(
     [
-        (1, i, "how", f"How do I {q}?", "author", "auditor", "2024-05-01T00:00:00Z", intent_digest(q, "how", f"How do I {q}?", "author"))
+        (
+            1,
+            i,
+            "how",
+            f"How do I {q}?",
+            "author",
+            "auditor",
+            "2024-05-01T00:00:00Z",
+            intent_digest(q, "how", f"How do I {q}?", "author"),
+        )
         for i, q in SAMPLE.select("query_id", "query").rows()
     ],
     schema=["round", "query_id", "form", "intent", "author", "reviewer", "reviewed_at", "row_digest"],
     orient="row",
-)  # fmt: skip
+)
 BOTH = frozenset({"q1", "q2"})
 
 
@@ -63,7 +72,7 @@ def test_p14_every_grader_round_and_seed_has_an_order_of_its_own() -> None:
 
 
 def test_p14_first_places_are_even_over_graders_in_simulation() -> None:
-    """P14: over 1,200 graders each of six chunks comes first about 200 times (chi-square, 5 degrees, under 20.5: 0.001)."""
+    """P14: over 1,200 graders each chunk of six comes first about 200 times (chi-square, 5 degrees: 20.5)."""
     pairs = POOLS.filter(pl.col("query_id") == "q1").select("query_id", "chunk_id")
     first = Counter(in_grader_order(pairs, seed="1", round=1, grader=f"g{i}")["chunk_id"][0] for i in range(1200))
     assert sum((first[c] - 200) ** 2 / 200 for c in "abcdef") < 20.5
@@ -93,8 +102,13 @@ def test_p18_sheets_by_hand() -> None:
     assert sheet["grader"].to_list() == ["g1"] * 8 + ["g2"] * 8
     row = sheet.filter((pl.col("grader") == "g1") & (pl.col("chunk_id") == "g")).to_dicts()[0]
     assert {k: row[k] for k in ("round", "query_id", "query", "intent", "header", "text")} == {
-        "round": 1, "query_id": "q2", "query": "read file", "intent": "How do I read file?", "header": "G", "text": "text of g",
-    }  # fmt: skip
+        "round": 1,
+        "query_id": "q2",
+        "query": "read file",
+        "intent": "How do I read file?",
+        "header": "G",
+        "text": "text of g",
+    }
     assert row["row_digest"] == digest(
         ["read file", "How do I read file?", "G", "text of g", rubric_digest("# Rubric\n")]
     )

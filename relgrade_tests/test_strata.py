@@ -42,9 +42,16 @@ def table(*queries: tuple[str, int, str | None]) -> pl.DataFrame:
     total = sum(c for _, c, _ in queries)
     rows = [(f"q{i:03}", q, q.lower(), [i], c, c / total, t, None, None) for i, (q, c, t) in enumerate(queries)]
     schema = {
-        "query_id": pl.String, "query": pl.String, "normalised": pl.String, "raw_rows": pl.List(pl.Int64), "count": pl.Int64,
-        "traffic_share": pl.Float64, "type": pl.String, "results": pl.Int64, "clicks": pl.Int64,
-    }  # fmt: skip
+        "query_id": pl.String,
+        "query": pl.String,
+        "normalised": pl.String,
+        "raw_rows": pl.List(pl.Int64),
+        "count": pl.Int64,
+        "traffic_share": pl.Float64,
+        "type": pl.String,
+        "results": pl.Int64,
+        "clicks": pl.Int64,
+    }
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     return with_tiers(frame, head_traffic=0.5, head_at_most=500, torso_to_rank=2)
 
@@ -157,10 +164,14 @@ def test_p8_no_examples_at_all_are_refused() -> None:
 # ------------------------------------------------------------------ spot check
 def many(n: int) -> pl.DataFrame:
     return assign(
-        table(*((f"ERROR number {i}", 1, None) for i in range(n)), *((f"lor{i}", 1, None) for i in range(30)), ("how do i sort it", 1, None)),
+        table(
+            *((f"ERROR number {i}", 1, None) for i in range(n)),
+            *((f"lor{i}", 1, None) for i in range(30)),
+            ("how do i sort it", 1, None),
+        ),
         design_of(strata=BY_TYPE),
         LABELLED,
-    )  # fmt: skip
+    )
 
 
 def test_p8_spot_check_is_200_rows_evenly_over_strata() -> None:
@@ -193,6 +204,7 @@ def test_p8_spot_check_by_column_and_by_tier() -> None:
     empty = spot_check(assign(frame, design_of(), None), design_of())
     TABLES["spot_check"].model.validate(empty, lazy=True)
     assert empty.is_empty()
+    assert str(spot_check_agreement(empty)) == "no types to check: strata are cut by tier alone"
 
 
 def test_p8_agreement_and_misfiled_by_hand() -> None:

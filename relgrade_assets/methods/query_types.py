@@ -67,9 +67,9 @@ def classified(texts: list[str], labelled: pl.DataFrame | None) -> list[str]:
     examples = _examples(labelled)
     if not texts:
         return []
-    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-    from sklearn.pipeline import make_pipeline, make_union  # type: ignore[import-untyped]
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline, make_union
 
     model = make_pipeline(
         make_union(

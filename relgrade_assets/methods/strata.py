@@ -141,7 +141,9 @@ def spot_check_agreement(sheet: pl.DataFrame, sizes: Mapping[str, int] | None = 
     until every row is filled.
     """
     done = sheet.height - sheet["type_by_person"].null_count()
-    if done < sheet.height or not sheet.height:
+    if not sheet.height:
+        return Waiting("no types to check: strata are cut by tier alone")
+    if done < sheet.height:
         return Waiting("rows of the spot-check sheet filled in", done, sheet.height)
     wrong = (
         sheet.group_by("stratum")
