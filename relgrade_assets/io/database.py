@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from relgrade_assets.errors import Refused
@@ -25,7 +25,8 @@ VERSION_TABLE = "relgrade_ledger_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 30
 _ATTEMPTS = 40
-_TRY_AGAIN = {"40001", "40P01"}
+_TRY_AGAIN = {"40001", "40P01", "23505"}
+"""What PostgreSQL says to the second of two: serialisation failure, deadlock, unique. SQLite queues writers instead."""
 _MIGRATION_LOCK = 0x72656C6772616465
 
 T = TypeVar("T")
@@ -58,13 +59,13 @@ class Database:
                 if self.sqlite
                 else sa.create_engine(parsed, isolation_level="SERIALIZABLE", pool_pre_ping=True)
             )
-        except ArgumentError as error:
-            raise Refused(
-                "The ledger's database URL can't be read; write it like sqlite:///state/ledger.db or postgresql+psycopg://host/name"
-            ) from error
         except (NoSuchModuleError, ImportError) as error:
             raise Refused(
                 f"The ledger's database has no driver here ({error}); install the driver that its URL names"
+            ) from error
+        except ArgumentError as error:
+            raise Refused(
+                "The ledger's database URL can't be read; write it like sqlite:///state/ledger.db or postgresql+psycopg://host/name"
             ) from error
         except OSError as error:
             raise Refused(f"The folder of the ledger {self.shown} can't be made: {error.strerror}") from error
@@ -145,9 +146,7 @@ class Database:
 
 
 def _came_second(error: SQLAlchemyError) -> bool:
-    return isinstance(error, IntegrityError) or (
-        isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _TRY_AGAIN
-    )
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _TRY_AGAIN
 
 
 def _sqlite_engine(url: sa.URL) -> sa.Engine:

@@ -114,14 +114,13 @@ class KeyStore:
         if not folder.is_dir():
             raise Refused(f"Round {round} of {experiment} has no frozen key", untouched=f"It would lie at {folder}.")
         try:
-            found = {
-                path.name: b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
-                for path in sorted(folder.iterdir())
-            }
+            paths = sorted(folder.iterdir())
+            odd = [path for path in paths if path.is_symlink() or not path.is_file()]
+            found = {path.name: path.read_bytes() for path in paths if path not in odd}
         except OSError as error:
             raise Refused(f"The key at {folder} can't be read: {error.strerror}") from error
         listed = _sums(found.pop(SUMS, b""), folder)
-        faults = []
+        faults = [Fault(f"{path}", "a link or a folder", "a plain file") for path in odd]
         for name in sorted({*found, *listed, *REQUIRED}):
             old = listed.get(name, "no such file")
             new = digest_bytes(found[name]) if name in found else "no file"

@@ -1,0 +1,206 @@
+"""The hash chain (P36) and the rounds that follow from it (P4)."""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relgrade_assets.errors import Refused
+from relgrade_assets.io import events
+from relgrade_assets.io.events import Event
+from relgrade_assets.io.ledger import Ledger
+from relgrade_assets.schemas import Revisions
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+OPENED = {"cause": "rubric", "what": "boundary rule", "by": "grader-1", "protocol_digest": "p"}
+
+APPENDER = """
+import sys
+from datetime import UTC, datetime
+from relgrade_assets.io import events
+from relgrade_assets.io.ledger import Ledger
+ledger = Ledger(sys.argv[1])
+print("open", flush=True)
+for n in range(int(sys.argv[3])):
+    body = {"round": 1, "digest": f"{sys.argv[2]}-{n}"}
+    events.append(ledger, "demo", "audit_locked", body, datetime(2026, 1, 1, tzinfo=UTC), once=True)
+    print(n, flush=True)
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    made = Ledger(url)
+    yield made
+    made.close()
+
+
+def chain(n: int) -> list[Event]:
+    made: list[Event] = []
+    for seq in range(1, n + 1):
+        prev = made[-1].hash if made else events.GENESIS
+        body = {"round": seq, "digest": f"ä{seq}"}
+        at = f"2026-01-0{seq}T00:00:00.000000Z"
+        made.append(
+            Event(
+                "demo",
+                seq,
+                at,
+                "audit_locked",
+                body,
+                prev,
+                events.event_hash("demo", seq, at, "audit_locked", body, prev),
+            )
+        )
+    return made
+
+
+def test_golden_chain(ledger: Ledger) -> None:
+    """P36: the hashes are those that coreutils' sha256sum gives for the canonical text."""
+    events.append(ledger, "demo", "opened", {"round": 1, **OPENED}, AT)
+    events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "ä"}, AT + timedelta(hours=1))
+    first, second = events.read(ledger, "demo")
+    text = (
+        f'["demo",1,"2026-03-01T00:00:00.000000Z","opened",{{"by":"grader-1","cause":"rubric","protocol_digest":"p",'
+        f'"round":1,"what":"boundary rule"}},"{"0" * 64}"]'
+    )
+    shown = subprocess.run(["sha256sum"], input=text.encode(), capture_output=True, check=True).stdout
+    assert first.hash == shown[:64].decode()
+    assert (first.prev, second.prev) == ("0" * 64, first.hash)
+    text = f'["demo",2,"2026-03-01T01:00:00.000000Z","frozen",{{"key_digest":"ä","round":1}},"{first.hash}"]'
+    assert second.hash == hashlib.sha256(text.encode()).hexdigest()
+    assert second.hash == "2bf81b0de2c1250507b58fbce4975ba0a98397c88747c6b89bb3af916d651094"
+    assert events.head(ledger, "demo") == (second.hash, 2)
+    assert events.head(ledger, "other") == ("0" * 64, 0)
+    assert events.check_chain([first, second]) == []
+    assert events.from_jsonl(events.as_jsonl([first, second])) == [first, second]
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.integers(0, 4), st.sampled_from(["experiment", "seq", "at", "kind", "body", "prev", "hash", "gone", "swap"]))
+def test_any_single_change_is_found(place: int, what: str) -> None:
+    """P36, tampering."""
+    log = chain(5)
+    if what == "gone":
+        if place == 4:
+            return
+        del log[place]
+    elif what == "swap":
+        log[place], log[(place + 1) % 5] = log[(place + 1) % 5], log[place]
+    elif what == "seq":
+        log[place] = replace(log[place], seq=9)
+    elif what == "body":
+        log[place] = replace(log[place], body={**log[place].body, "digest": "x"})
+    else:
+        log[place] = replace(log[place], **{what: "f" * 64})
+    assert events.check_chain(log)
+
+
+def test_a_cut_or_a_consistent_rewrite_needs_the_anchor() -> None:
+    """P36: without an outside anchor these can't be excluded; with one they are found."""
+    log = chain(5)
+    anchor = events.head_of(log)
+    assert events.check_chain(log[:3]) == []
+    assert events.check_chain(log[:3], anchor=anchor)
+    assert events.check_chain(log, anchor=events.head_of(log[:3])) == [], "a log that has grown since"
+    forged = [replace(e, experiment="demx") for e in log]
+    prev = events.GENESIS
+    for i, e in enumerate(forged):
+        forged[i] = e = replace(e, prev=prev, hash=events.event_hash("demx", e.seq, e.at, e.kind, e.body, prev))
+        prev = e.hash
+    assert events.check_chain(forged) == []
+    assert events.check_chain(forged, anchor=anchor)
+
+
+def test_a_change_in_the_database_is_found(url: str, ledger: Ledger) -> None:
+    """P36: with the triggers taken away, the chain still tells."""
+    for n in range(3):
+        events.append(ledger, "demo", "audit_locked", {"round": 1, "digest": str(n)}, AT)
+    ledger.write(lambda c: c.execute(sa.text("DROP TRIGGER events_no_update")))
+    change = sa.text("UPDATE events SET body = :body WHERE seq = 2")
+    ledger.write(lambda c: c.execute(change, {"body": '{"digest":"9","round":1}'}))
+    (fault,) = events.check_chain(events.read(ledger, "demo"))
+    assert fault.where == "event 2"
+    ledger.write(lambda c: c.execute(change, {"body": "[]"}))
+    with pytest.raises(Refused, match="event 2"):
+        events.read(ledger, "demo")
+
+
+def test_two_processes_keep_one_chain(url: str) -> None:
+    """P36: appended at once, one chain, each event once."""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", APPENDER, url, name, "10"], stdout=subprocess.DEVNULL) for name in "ab"
+    ]
+    assert [w.wait() for w in writers] == [0, 0]
+    log = events.read(Ledger(url), "demo")
+    assert events.check_chain(log) == []
+    assert sorted(str(e.body["digest"]) for e in log) == sorted(f"{name}-{n}" for name in "ab" for n in range(10))
+
+
+def test_killed_while_appending(url: str) -> None:
+    """P36, kill -9: what was acknowledged is in the chain, and the rerun doubles nothing."""
+    for stop in (2, 5, 7):
+        writer = subprocess.Popen([sys.executable, "-c", APPENDER, url, "a", "400"], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        for _ in range(stop):
+            last = int(writer.stdout.readline())
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+        log = events.read(Ledger(url), "demo")
+        assert events.check_chain(log) == []
+        assert [e.body["digest"] for e in log] == [f"a-{n}" for n in range(len(log))]
+        assert len(log) > last
+
+
+def test_rounds(ledger: Ledger) -> None:
+    """P4: the current round is the last opening; rounds are opened one after the other."""
+    assert events.current_round([]) == 1
+    assert events.rounds([]).schema == events.rounds(chain(2)).schema
+    events.append(ledger, "demo", "opened", {"round": 1, **OPENED}, AT)
+    events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "k"}, AT)
+    for round in (1, 3):
+        with pytest.raises(Refused, match="current round is 1"):
+            events.append(ledger, "demo", "opened", {"round": round, **OPENED}, AT)
+    events.append(ledger, "demo", "opened", {"round": 2, **OPENED}, AT)
+    log = events.read(ledger, "demo")
+    assert events.current_round(log) == 2
+    assert events.opening(log, 2) == log[-1]
+    assert events.opening(log, 3) is None
+    frame = events.rounds(log)
+    Revisions.validate(frame)
+    assert frame.select("round", "at").rows() == [(1, log[0].at), (2, log[2].at)]
+
+
+def test_another_key_for_a_frozen_round_is_refused(ledger: Ledger) -> None:
+    """P33, in the log itself; the same freeze again is one event."""
+    body = {"round": 1, "key_digest": "k1"}
+    first = events.append(ledger, "demo", "frozen", body, AT, once=True)
+    assert events.append(ledger, "demo", "frozen", body, AT + timedelta(1), once=True) == first
+    with pytest.raises(Refused, match=r"(?s)k1.*k2"):
+        events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "k2"}, AT)
+    events.append(ledger, "demo", "frozen", {"round": 2, "key_digest": "k2"}, AT)
+    assert len(events.read(ledger, "demo")) == 2
+
+
+def test_what_is_no_event(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="an event is one of"):
+        events.append(ledger, "demo", "exploded", {}, AT)
+    with pytest.raises(ValueError, match="an event is one of"):
+        events.append(ledger, "demo", "frozen", {"round": 1}, AT)
+    with pytest.raises(Refused, match="line 2"):
+        events.from_jsonl(events.as_jsonl(chain(1)) + b"{}\n")
