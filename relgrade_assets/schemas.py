@@ -30,7 +30,7 @@ SOURCES: dict[str, str] = {
 
 
 def _share(**more: object) -> float:
-    return pa.Field(ge=0, le=1, **more)  # type: ignore[arg-type,return-value]
+    return pa.Field(ge=0, le=1, **more)  # type: ignore[arg-type,no-any-return]
 
 
 class Table(pa.DataFrameModel):

@@ -8,11 +8,12 @@ from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.errors import Waiting
 from relgrade_assets.io import events
-from relgrade_assets.io.progress import judged
 from relgrade_assets.io.rounds import audited_before, lock_audit_sample
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import agreement as methods
 from relgrade_assets.methods import audit_sample as selecting
+from relgrade_assets.methods import comparisons as comparing
+from relgrade_assets.methods import disagreements as listing
 from relgrade_assets.methods import gates, grading
 from relgrade_assets.methods import sheets as sheet_methods
 
@@ -79,26 +80,22 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
     d = study.design
     key = grading.combine(grades, order=d.key_graders, rule=d.combine)
     frame = methods.table(
-        methods.comparisons(key, grades, audit_grades, query_sample, graders=d.key_graders),
+        comparing.comparisons(key, grades, audit_grades, query_sample, graders=d.key_graders),
         labels=d.scale.labels,
         relevant_from=d.scale.relevant_from,
+        strata=[p.name for p in d.strata.parts],
         seed=d.seed,
+        on_random=False,
     )
-    whole = frame.filter((pl.col("comparison") == methods.KEY_AND_AUDITOR) & (pl.col("scope") == "all"))
-    named = {r["statistic"]: r for r in whole.filter(pl.col("grade").is_null()).to_dicts()}
-    shown = [
-        (n, r["value"], r["low"], r["high"])
-        for n, r in named.items()
-        if r["value"] is not None and r["low"] is not None
-    ]
+    whole = frame.filter((pl.col("comparison") == methods.KEY_AUDITOR) & (pl.col("scope") == "all"))
     confusion = whole.filter(pl.col("statistic") == "confusion")
+    named = whole.filter(pl.col("statistic").is_in(gates.expected_gates(binary_scale=d.scale.top == 1)))
+    shown = named.drop_nulls(["value", "low", "high"]).select("statistic", "value", "low", "high").rows()
     return Made(
         frame,
         {
-            **{n: r["value"] for n, r in named.items() if r["value"] is not None},
-            "with_intervals": show.intervals(
-                [s for s in shown if s[0] in gates.GATES][:6], unit="on the audited queries, 95%"
-            ),
+            **dict(named.drop_nulls("value").select("statistic", "value").iter_rows()),
+            "with_intervals": show.intervals(shown, unit="on the audited queries, 95%"),
             "confusion": show.grid(
                 ("grade", "auditor's", "pairs"),
                 confusion.select("grade", "audit_grade", pl.col("value").cast(pl.Int64)).rows(),
@@ -110,8 +107,10 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
 @table
 def disagreements(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, intents: pl.DataFrame) -> Made:
     """List the audited pairs on which they differ, with both reasons and a likely cause (P30)."""
-    key = grading.combine(grades, order=study.design.key_graders, rule=study.design.combine)
-    frame = gates.disagreements(key, audit_grades, intents, round=study.round)
+    d = study.design
+    key = grading.combine(grades, order=d.key_graders, rule=d.combine)
+    pairs = comparing.audited(key, grades, audit_grades, graders=d.key_graders)
+    frame = listing.disagreements(pairs, intents, round=study.round)
     causes = dict(frame.group_by("likely_cause").len().sort("likely_cause").iter_rows())
     return Made(frame, {"pairs": frame.height, "likely_causes": show.bars(causes, unit="pairs")})
 
@@ -120,15 +119,19 @@ def disagreements(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame
 def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_grades: pl.DataFrame) -> Made:
     """Judge each gate on the agreement, and keep the digests of what was judged (P28, P29)."""
     d = study.design
-    frame = gates.judge(agreement, gates=d.gates, scale=d.scale, round=study.round, **judged(study))
-    rows = frame.select("gate", "threshold", "value", "verdict").rows()
-    return Made(
-        frame,
-        {
-            "gates": show.grid(("gate", "threshold", "value", "verdict"), rows),
-            "passed": frame.filter(pl.col("verdict") == "passed").height,
-        },
+    frame = gates.judge(
+        agreement,
+        gates=d.gates,
+        binary_scale=d.scale.top == 1,
+        round=study.round,
+        grades_digest=study.digest_of("grades") or "",
+        audit_grades_digest=study.digest_of("audit_grades") or "",
+        protocol_digest=study.protocol,
+        reused_sample=not audited_before(study).isdisjoint(audit_grades["query_id"]),
     )
+    rows = frame.select("gate", "threshold", "value", "verdict").rows()
+    passed = frame.filter(pl.col("verdict") == "passed").height
+    return Made(frame, {"gates": show.grid(("gate", "threshold", "value", "verdict"), rows), "passed": passed})
 
 
 @table

@@ -4,10 +4,11 @@ import polars as pl
 
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
+from relgrade_assets.errors import Refused
 from relgrade_assets.io.freezing import freeze
-from relgrade_assets.io.progress import judged
+from relgrade_assets.io.progress import unmet
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import gates, grading
+from relgrade_assets.methods import grading
 from relgrade_assets.methods import key as methods
 
 
@@ -23,7 +24,9 @@ def frozen_key(
 ) -> Made:
     """Prove that all is graded and every verdict current, then freeze the key under its hash, once (P32-P34)."""
     d = study.design
-    gates.require(verdicts, scale=d.scale, **judged(study))
+    faults = unmet(study, verdicts)
+    if faults:
+        raise Refused(f"The key of {study.name} can't be frozen", faults, untouched="Nothing was frozen.")
     combined = grading.combine(grades, order=d.key_graders, rule=d.combine)
     key = methods.build(combined, pools, query_sample, relevant_from=d.scale.relevant_from)
     frozen = freeze(study, key, verdicts)

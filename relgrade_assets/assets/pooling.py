@@ -6,7 +6,8 @@ import polars as pl
 
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
-from relgrade_assets.io.readers.runs import match_run, read_run
+from relgrade_assets.io.readers.matching import match_run
+from relgrade_assets.io.readers.runs import read_run
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import pooling
 
@@ -17,7 +18,9 @@ def runs(study: Study, query_sample: pl.DataFrame) -> Made:
     d = study.design
     study.named(*(arm.run for arm in d.arms))
     ids = query_sample["query_id"].to_list()
-    frames, rows, oddities = [], [], {}
+    frames: list[pl.DataFrame] = []
+    rows: list[tuple[str, int, int]] = []
+    oddities: dict[str, str] = {}
     for arm in d.arms:
         read = read_run(
             study.file(arm.run),

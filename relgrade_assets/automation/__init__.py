@@ -1,0 +1,1 @@
+"""When things run: jobs, sensors and how a run tells of itself."""

@@ -1,0 +1,1 @@
+"""The asset checks: schemas and gates, shown to people. What they show is decided by methods and io."""

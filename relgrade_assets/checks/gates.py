@@ -12,9 +12,9 @@ import polars as pl
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.freezing import require_frozen
-from relgrade_assets.io.progress import judged
+from relgrade_assets.io.progress import unmet
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import gates, sampling
+from relgrade_assets.methods import sampling
 from relgrade_assets.resources.studies import Studies
 
 Judge = Callable[[Study], dg.AssetCheckResult]
@@ -47,7 +47,7 @@ def _size(study: Study) -> dg.AssetCheckResult:
 
 def _agreement(study: Study) -> dg.AssetCheckResult:
     verdicts = study.load("verdicts")
-    faults = gates.standing(verdicts, scale=study.design.scale, **judged(study))
+    faults = unmet(study, verdicts)
     numbers = {row["gate"]: row["value"] for row in verdicts.drop_nulls("value").to_dicts()}
     said = "; ".join(str(fault) for fault in faults) or "every gate passed on the present grades"
     return dg.AssetCheckResult(passed=not faults, description=said, metadata=numbers)

@@ -1,0 +1,1 @@
+"""Readers, writers, stores and the ledger: all that touches disk, database and clock. No Dagster."""

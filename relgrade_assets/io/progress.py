@@ -7,7 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from relgrade_assets.errors import Refused, Waiting
+import polars as pl
+
+from relgrade_assets.errors import Fault, Refused, Waiting
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.study import NotThere, Study
 from relgrade_assets.methods import gates, grading
@@ -99,18 +101,24 @@ def waits_for(study: Study, table: str) -> Waiting | None:
 def _refusal(study: Study, table: str) -> str:
     if table != "frozen_key" or study.outdated("verdicts"):
         return ""
-    faults = gates.standing(study.load("verdicts"), scale=study.design.scale, **judged(study))
-    return "; ".join(str(f) for f in faults)
+    return "; ".join(str(f) for f in unmet(study, study.load("verdicts")))
 
 
-def judged(study: Study) -> dict[str, str]:
-    """The present digests of all that a verdict is about (P29)."""
-    return {
-        "grades_digest": study.digest_of("grades") or "",
-        "audit_grades_digest": study.digest_of("audit_grades") or "",
-        "gates_digest": digest(study.design.gates.model_dump(mode="json")),
-        "protocol_digest": study.protocol,
-    }
+def unmet(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
+    """Why the gates don't hold on what is present (P29); empty where every verdict passed and is current.
+
+    The asset check, the status and the freeze all ask this.
+    """
+    binary = study.design.scale.top == 1
+    return gates.standing(
+        verdicts,
+        round=study.round,
+        grades_digest=study.digest_of("grades") or "",
+        audit_grades_digest=study.digest_of("audit_grades") or "",
+        gates_digest=gates.gates_digest(study.design.gates, binary_scale=binary),
+        protocol_digest=study.protocol,
+        expected=gates.expected_gates(binary_scale=binary),
+    )
 
 
 def complete_now(study: Study) -> Complete | None:

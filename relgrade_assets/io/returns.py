@@ -12,9 +12,9 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.frames import content_digest
-from relgrade_assets.io.ledger import Refusal
 from relgrade_assets.io.readers.intents import read_reviews
-from relgrade_assets.io.readers.judgments import read_grades, read_qrels
+from relgrade_assets.io.readers.judgments import read_grades
+from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.rounds import open_first_round
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.worksheets import row_digests, sheet_of
@@ -61,7 +61,7 @@ def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "r
     taken = study.ledger.record_answers(
         study.name, study.round, grader, rows.drop("line"), source=name, at=study.clock()
     )
-    refusals = [Refusal(line, raw, str(fault)) for line, raw, fault in bad]
+    refusals = [(line, raw, str(fault)) for line, raw, fault in bad]
     study.ledger.record_refusals(study.name, study.round, grader, refusals, source=name, at=study.clock())
     return Taken(name, taken.new, taken.changed, taken.same, tuple(fault for _, _, fault in bad))
 
@@ -113,8 +113,8 @@ def _require_issued(study: Study, grader: str, sheet: pl.DataFrame) -> None:
     """
     issued = study.ledger.latest_issued(study.name, study.round, grader)
     present = content_digest(sheet)
-    if issued is None or issued.sheets_digest != present:
-        found = f"{issued.sheets_digest[:12]}, as written out on {issued.at[:10]}" if issued else "no sheet written out"
+    if issued != present:
+        found = f"{issued[:12]}, as last written out" if issued else "no sheet written out"
         raise Refused(
             f"The sheet of {grader} was made anew after it was written out"
             if issued

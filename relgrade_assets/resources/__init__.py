@@ -1,0 +1,1 @@
+"""Dagster's wrappers of io: studies and the store of tables."""

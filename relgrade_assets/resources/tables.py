@@ -11,7 +11,7 @@ from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.schemas import TABLES
 
 
-class TableStore(dg.ConfigurableIOManager):  # type: ignore[misc]
+class TableStore(dg.ConfigurableIOManager):
     """Stores each table of each experiment (and round) as one Parquet file under the state folder."""
 
     studies: dg.ResourceDependency[Studies]
