@@ -55,11 +55,12 @@ def read_corpus(
             read = read_records(
                 file, name=file_name, format=format_of(file_name, format), columns=wanted, inside=within
             )
+            read.faults.refuse()
         except Refused as error:
             refused.append(error)
             continue
         notices += read.notices
-        units.append(read.unit)
+        units.append(read.faults.unit)
         frames.append(read.frame.with_columns(file=pl.lit(i, pl.Int32)))
     if len(refused) == 1:
         raise refused[0]
@@ -81,6 +82,8 @@ def _files(
 ) -> tuple[list[tuple[Path, str, Path | None]], list[Notice]]:
     """Files to read, each with its name in messages and the folder that it may not lead out of."""
     if not path.is_dir():
+        if not path.exists() and not path.is_symlink():
+            raise Missing(f"{name} is not there", [Fault(name, "no such file or folder", "a corpus")])
         return [(path, name, inside)], []
     if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
         raise Refused(

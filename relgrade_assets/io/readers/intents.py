@@ -35,7 +35,7 @@ def read_intents(
         "lint_override": Column("lint_override", "text", needed=False, filled=False),
     }
     read = read_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
-    faults = Faults(name, read.unit)
+    faults = read.faults
     frame = read.frame
     wrong = frame.filter(~pl.col("form").is_in(FORMS))
     faults.rows(wrong, lambda r: f"the form {shown(r['form'])}", f"one of {', '.join(FORMS)}", column="form")
@@ -63,7 +63,7 @@ def read_reviews(
         "note": Column("note", "text", needed=False, filled=False),
     }
     read = read_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
-    faults = Faults(name, read.unit)
+    faults = read.faults
     frame = read.frame.with_columns(_null_if_blank("verdict"), _null_if_blank("note"))
     wrong = frame.filter(~pl.col("verdict").is_in(VERDICTS))
     faults.rows(

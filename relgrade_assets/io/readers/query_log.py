@@ -62,7 +62,7 @@ def read_query_log(
     }
     read = read_records(path, name=name, format=format_of(name, format), columns=wanted, inside=inside)
     frame, notices = read.frame, list(read.notices)
-    faults = Faults(name, read.unit)
+    faults = read.faults
     empty = frame.filter(pl.col("query").str.strip_chars() == "")
     faults.rows(
         empty, lambda r: f"an empty query ({shown(r['query'])})", "what was typed", column=wanted["query"].source

@@ -51,11 +51,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """`frame` has `line` (Int64; in Parquet the row) and one column a key; `absent` are keys that no row has."""
+    """`frame` has `line` (Int64; in Parquet the row) and one column a key; `absent` are keys that no row has.
+
+    `faults` holds what is wrong so far (null stands there): the reader adds its own and refuses all at once."""
 
     frame: pl.DataFrame
     notices: tuple[Notice, ...]
-    unit: str
+    faults: Faults
     absent: tuple[str, ...]
 
 
@@ -77,7 +79,7 @@ def format_of(name: str, given: str | None, otherwise: str | None = None) -> str
 def read_records(
     path: Path, *, name: str, format: str, columns: Mapping[str, Column], inside: Path | None = None
 ) -> Records:
-    """Reads `columns` (ours: theirs). Raises Refused with every missing column or bad value, and what `text` raises."""
+    """Reads `columns` (ours: theirs). Raises Refused for missing columns, and as `text` does."""
     if format == "parquet":
         return _parquet(read_bytes(path, name=name, inside=inside), name, columns)
     text = read_text(path, name=name, inside=inside)
@@ -88,21 +90,26 @@ def read_records(
         read = slow_records.jsonl if format == "jsonl" else slow_records.csv_rows
         slow = read(text.data, name, {key: c.source for key, c in columns.items()})
         faults = slow.faults
-        unknown = [c.source for key, c in columns.items() if c.needed and key in slow.absent]
+        unknown = [
+            c.source
+            for key, c in columns.items()
+            if c.needed and key in slow.absent and (slow.names or not faults.total)
+        ]
         for source in unknown:
             _missing(faults, source, slow.header_line, slow.names)
         if unknown:
             faults.refuse()
         frame = slow_records.typed(slow, columns, faults)
-        faults.refuse()
         absent = slow.absent
         if slow.blank:
             notices.append(Notice("blank_lines", slow.blank, f"{name}: blank lines were passed over"))
     else:
         frame, absent = fast
+        faults = Faults(name)
     if not frame.height:
+        faults.refuse()
         raise Refused(f"{name} can't be used", [Fault(name, "no row", "at least one")])
-    return Records(frame, tuple(notices), "line", absent)
+    return Records(frame, tuple(notices), faults, absent)
 
 
 def _missing(faults: Faults, source: str, line: int, there: Sequence[str]) -> None:
@@ -227,7 +234,6 @@ def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
             f"{name} can't be read", [Fault(name, found, "a whole Parquet file", "Write the file again.")]
         ) from None
     out = slow_records.typed_parquet(frame, columns, absent, faults)
-    faults.refuse()
     if not out.height:
         raise Refused(f"{name} can't be used", [Fault(name, "no row", "at least one")])
-    return Records(out, (), "row", absent)
+    return Records(out, (), faults, absent)

@@ -76,9 +76,9 @@ def read_run(
     if by_score:
         notices += _ties(ranked, name)
     notices += only_nfc_equal(ranked["query_id"], name) + only_nfc_equal(ranked["chunk_id"], name)
-    rank = (
-        pl.int_range(1, pl.len() + 1, dtype=pl.Int64) - pl.int_range(pl.len(), dtype=pl.Int64).min().over("g")
-    ).alias("rank")
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    start = pl.when(pl.col("g").ne_missing(pl.col("g").shift())).then(row).forward_fill()
+    rank = (row - start + 1).alias("rank")
     return Read(ranked.select("query_id", "chunk_id", rank, "score"), tuple(notices))
 
 
@@ -103,7 +103,7 @@ def _trec(path: Path, name: str, extra: bool, inside: Path | None) -> tuple[pl.D
         faults.add(1, "nothing but blank lines and comments", f"six columns: {TREC}")
     elif frame["bad"].any() or (frame["columns"] != 6).any():
         column_faults(text.data, 6, faults, what=TREC, extra=extra)
-        _value_faults(text.data, faults)
+        _value_faults(text.data, faults, extra)
     faults.refuse()
     notices = [*text.notices, *split.notices(name)]
     counted: list[tuple[str, int, str]] = [
@@ -119,7 +119,7 @@ def _trec(path: Path, name: str, extra: bool, inside: Path | None) -> tuple[pl.D
     return frame.select(pl.col("line").cast(pl.Int64), "query_id", "chunk_id", "given", "score"), notices
 
 
-def _value_faults(data: bytes, faults: Faults) -> None:
+def _value_faults(data: bytes, faults: Faults, extra: bool) -> None:
     score = pl.col("c5").cast(pl.Float64, strict=False)
     named = [
         pl.col("c1").alias("query_id"),
@@ -127,7 +127,7 @@ def _value_faults(data: bytes, faults: Faults) -> None:
         pl.col("c5").alias("text"),
         score.alias("score"),
     ]
-    frame = split_columns(data, 6, named).frame.filter(pl.col("columns") >= 6)
+    frame = split_columns(data, 6, named).frame.filter(pl.col("columns") >= 6 if extra else pl.col("columns") == 6)
     wrong = frame.filter(~pl.col("score").is_finite().fill_null(False))
     faults.rows(wrong, lambda r: shown(r["text"]), FLOAT, lambda r: comma_mend(r["text"]), column="column 5 (score)")
     odd_id_faults(frame, ("query_id", "chunk_id"), faults)
@@ -141,10 +141,9 @@ def _records(path: Path, name: str, format: str, inside: Path | None) -> tuple[p
         "given": Column("rank", "int", needed=False),
     }
     read = read_records(path, name=name, format=format, columns=columns, inside=inside)
-    faults = Faults(name, read.unit)
-    odd_id_faults(read.frame, ("query_id", "chunk_id"), faults)
-    faults.refuse()
-    return read.frame.select("line", "query_id", "chunk_id", "given", "score"), list(read.notices), read.unit
+    odd_id_faults(read.frame, ("query_id", "chunk_id"), read.faults)
+    read.faults.refuse()
+    return read.frame.select("line", "query_id", "chunk_id", "given", "score"), list(read.notices), read.faults.unit
 
 
 def _with_groups(frame: pl.DataFrame) -> pl.DataFrame:
@@ -170,6 +169,7 @@ def _rank_column(frame: pl.DataFrame, faults: Faults, by_score: bool, score_orde
     rank, score = pl.col("given"), pl.col("score")
     backwards = same & (rank < rank.shift())
     if not by_score:
+        ranks = ranks.sort("g", maintain_order=True)
         n = ranks.select((same & (rank <= rank.shift())).sum()).item()
         return [
             *notices,
