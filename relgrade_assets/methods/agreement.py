@@ -1,0 +1,276 @@
+"""Agreement of the key's grades with the auditor's, and of graders with each other (P27, P30).
+
+From pairs of grades to schemas.Agreement. Whether an agreement is enough is gates.py's question. Every statistic
+comes from counts, in whole numbers up to one last division, so that it is the same everywhere and a bootstrap equals
+its loop exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.methods.resampling import draws, generator, quantile
+
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 2_000
+KEY_AUDITOR = "key~auditor"
+ON_AUDITED = "on the audited queries"
+AGREEMENT: dict[str, pl.DataType | type[pl.DataType]] = {
+    "statistic": pl.String,
+    "comparison": pl.String,
+    "scope": pl.String,
+    "grade": pl.Int64,
+    "audit_grade": pl.Int64,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+    "queries": pl.Int64,
+    "note": pl.String,
+}
+"""Columns of schemas.Agreement."""
+
+LANDIS_KOCH = ((0.20, "slight"), (0.40, "fair"), (0.60, "moderate"), (0.80, "substantial"), (1.00, "almost perfect"))
+
+
+class Statistic(NamedTuple):
+    """A statistic, or None and why it is undefined."""
+
+    value: float | None
+    why: str = ""
+
+
+def confusion(pairs: pl.DataFrame, labels: Sequence[int]) -> pl.DataFrame:
+    """Pairs [query_id, a, b] counted: [a, b, count] for every a and b of the scale, used or not, in order.
+
+    Pairs without one of the grades are left out. Raises Refused where a grade is off the scale.
+    """
+    matrix = query_tables(pairs, labels)[1].sum(axis=0)
+    cells = [(a, b, int(matrix[i, j])) for i, a in enumerate(labels) for j, b in enumerate(labels)]
+    return pl.DataFrame(cells, schema={"a": pl.Int64, "b": pl.Int64, "count": pl.Int64}, orient="row")
+
+
+def query_tables(pairs: pl.DataFrame, labels: Sequence[int]) -> tuple[list[str], Counts]:
+    """The queries in order, and each one's confusion table: counts [query, a, b]. `pairs` as in `confusion`."""
+    graded = pairs.select("query_id", "a", "b").drop_nulls()
+    _on_scale(graded, labels)
+    queries = graded["query_id"].unique().sort().to_list()
+    index = {label: i for i, label in enumerate(labels)}
+    place = {query: i for i, query in enumerate(queries)}
+    size = len(labels)
+    flat = [(place[q] * size + index[a]) * size + index[b] for q, a, b in graded.rows()]
+    counts = np.bincount(np.array(flat, dtype=np.int64), minlength=len(queries) * size * size)
+    return queries, counts.reshape(len(queries), size, size).astype(np.int64)
+
+
+def weighted_kappa(matrix: Counts) -> Statistic:
+    """Cohen's kappa with quadratic weights (i - j)^2 over the whole scale (Cohen 1968), from counts [a, b]."""
+    return _kappa(matrix, _squares(len(matrix)))
+
+
+def cohen_kappa(matrix: Counts) -> Statistic:
+    """Cohen's unweighted kappa (Cohen 1960), from counts [a, b]."""
+    return _kappa(matrix, 1 - np.eye(len(matrix), dtype=np.int64))
+
+
+def binary(tables: Counts, labels: Sequence[int], relevant_from: int) -> Counts:
+    """Tables [..., a, b] collapsed to not relevant against relevant: [..., 2, 2] (P5's threshold)."""
+    cut = sum(1 for label in labels if label < relevant_from)
+    parts = [
+        [tables[..., i, j].sum(axis=(-2, -1)) for j in (slice(0, cut), slice(cut, None))]
+        for i in (slice(0, cut), slice(cut, None))
+    ]
+    return np.stack([np.stack(row, axis=-1) for row in parts], axis=-2)
+
+
+def disagreement(matrix: Counts, steps: int = 1) -> Statistic:
+    """Share of pairs whose grades are at least `steps` apart; 1 is raw disagreement, 2 is two-step (P27)."""
+    n = int(matrix.sum())
+    return (
+        Statistic(int((matrix * _apart(len(matrix), steps)).sum()) / n)
+        if n
+        else Statistic(None, "no pair was graded by both")
+    )
+
+
+def landis_koch(kappa: float) -> str:
+    """The word of Landis and Koch (1977) for a kappa."""
+    if kappa < 0:
+        return "poor"
+    return next((word for top, word in LANDIS_KOCH if kappa <= top), "almost perfect")
+
+
+def resampled(tables: Counts, statistic: Callable[[Counts], Floats], bits: np.random.PCG64, resamples: int) -> Floats:
+    """The statistic of each resample of whole queries, NaN where undefined.
+
+    One matrix product: draws [resamples, queries] x per-query tables [queries, cells]. Counts are far below 2^53,
+    so the product is exact in whatever order it is summed. `statistic` takes tables [resamples, a, b].
+    """
+    queries, size = tables.shape[0], tables.shape[-1]
+    flat = tables.reshape(queries, size * size).astype(np.float64)
+    sums = [np.rint(block @ flat).astype(np.int64) for block in draws(bits, queries, resamples)]
+    return statistic(np.concatenate(sums).reshape(-1, size, size))
+
+
+def table(
+    comparisons: Mapping[str, pl.DataFrame],
+    *,
+    labels: Sequence[int],
+    relevant_from: int,
+    strata: Sequence[str],
+    seed: str,
+    on_random: bool,
+    resamples: int = RESAMPLES,
+) -> pl.DataFrame:
+    """P27: every statistic of every comparison, over all pairs and in each stratum, as schemas.Agreement.
+
+    `comparisons`: name -> pairs [query_id, chunk_id, stratum, grade, audit_grade]; `key~auditor` holds the combined
+    grade and the auditor's (P30); graders against each other are named `first~second` and stand apart. A null grade
+    is unrateable: the pair leaves the comparison and is counted in the note. `labels` is the whole scale,
+    `relevant_from` its threshold, `strata` every stratum of the sample (one without a pair still has its rows,
+    undefined). Intervals are the 2.5% and 97.5% points over `resamples` resamples of whole queries; with `on_random`
+    false they and the note say "on the audited queries", since these were not drawn at random (P26). In `confusion`
+    rows `value` is a count; in `exact_by_grade` rows it is the share of the first's grade on which both agree, and
+    `n` the pairs of that grade.
+
+    Raises Refused for a grade off the scale, a pair that stands twice, or a stratum that is not in `strata`.
+    """
+    rows: list[tuple[object, ...]] = []
+    for name in sorted(comparisons):
+        pairs = comparisons[name].select("query_id", "chunk_id", "stratum", a="grade", b="audit_grade")
+        _check(name, pairs, strata)
+        for scope in ("all", *sorted(strata)):
+            part = pairs if scope == "all" else pairs.filter(pl.col("stratum") == scope)
+            rows += [
+                (statistic, name, scope, *rest)
+                for statistic, *rest in _scope_rows(
+                    part, labels, relevant_from, on_random, generator("agreement", seed, name, scope), resamples
+                )
+            ]
+    return pl.DataFrame(rows, schema=AGREEMENT, orient="row").sort(
+        "comparison", "scope", "statistic", "grade", "audit_grade"
+    )
+
+
+def _scope_rows(
+    part: pl.DataFrame,
+    labels: Sequence[int],
+    relevant_from: int,
+    on_random: bool,
+    bits: np.random.PCG64,
+    resamples: int,
+) -> list[tuple[object, ...]]:
+    queries, tables = query_tables(part, labels)
+    matrix = tables.sum(axis=0)
+    n, without = int(matrix.sum()), part.height - int(matrix.sum())
+    label = [] if on_random else [ON_AUDITED]
+    tail = [*label, *([f"{without} pairs without a grade from one side left out"] if without else [])]
+    two = binary(tables, labels, relevant_from)
+    size = len(labels)
+    measured: list[tuple[str, Statistic, Counts, Callable[[Counts], Floats]]] = [
+        ("weighted_kappa", weighted_kappa(matrix), tables, lambda t: _kappas(t, _squares(size))),
+        ("binary_kappa", cohen_kappa(two.sum(axis=0)), two, lambda t: _kappas(t, _squares(2))),
+        ("disagreement", disagreement(matrix), tables, lambda t: _shares(t, _apart(size, 1))),
+        ("two_step", disagreement(matrix, 2), tables, lambda t: _shares(t, _apart(size, 2))),
+    ]
+    # One set of draws for all four, so that their intervals come from the same resamples.
+    state = bits.state
+    rows: list[tuple[object, ...]] = []
+    for statistic, (value, why), counted, many in measured:
+        bits.state = state
+        low, high, interval = _interval(counted, many, bits, resamples)
+        said = [landis_koch(value)] if value is not None and statistic.endswith("kappa") else []
+        note = "; ".join(
+            [*said, *([why] if why else []), *([interval] if value is not None and interval else []), *tail]
+        )
+        shown = (low, high) if value is not None else (None, None)
+        rows.append((statistic, None, None, value, *shown, n, len(queries), note))
+    for i, a in enumerate(labels):
+        of = int(matrix[i].sum())
+        share = int(matrix[i, i]) / of if of else None
+        with_grade = int((tables[:, i, :].sum(axis=1) > 0).sum())
+        note = "; ".join([*([] if of else [f"no pair has {a} from the first"]), *label])
+        rows.append(("exact_by_grade", a, None, share, None, None, of, with_grade, note))
+        for j, b in enumerate(labels):
+            rows.append(
+                ("confusion", a, b, float(matrix[i, j]), None, None, n, len(queries), "; ".join(["pairs", *label]))
+            )
+    return rows
+
+
+def _interval(
+    tables: Counts, many: Callable[[Counts], Floats], bits: np.random.PCG64, resamples: int
+) -> tuple[float | None, float | None, str]:
+    if len(tables) < 2:
+        return None, None, "no interval: it needs at least two queries to resample"
+    values = resampled(tables, many, bits, resamples)
+    defined = np.sort(values[~np.isnan(values)])
+    undefined = len(values) - len(defined)
+    if len(defined) < len(values) / 2:
+        return None, None, f"no interval: undefined in {undefined} of {len(values)} resamples"
+    said = f"undefined in {undefined} of {len(values)} resamples, left out of the interval" if undefined else ""
+    return quantile(defined, 0.025), quantile(defined, 0.975), said
+
+
+def _kappa(matrix: Counts, weights: Counts) -> Statistic:
+    """1 - observed / expected weighted disagreement: 1 - n sum(w O) / sum(w r c'), r and c the margins."""
+    n = int(matrix.sum())
+    if n == 0:
+        return Statistic(None, "undefined: no pair was graded by both")
+    value = float(_kappas(matrix[np.newaxis], weights)[0])
+    if np.isnan(value):
+        return Statistic(
+            None, f"undefined: both gave one and the same grade to all {n} pairs, so chance explains all agreement"
+        )
+    return Statistic(value)
+
+
+def _kappas(tables: Counts, weights: Counts) -> Floats:
+    """Kappa of each table [tables, a, b]; NaN where chance leaves nothing to agree on."""
+    n = tables.sum(axis=(1, 2))
+    observed = n * (tables * weights).sum(axis=(1, 2))
+    expected = (tables.sum(axis=2)[:, :, np.newaxis] * tables.sum(axis=1)[:, np.newaxis, :] * weights).sum(axis=(1, 2))
+    return np.divide(expected - observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
+
+
+def _shares(tables: Counts, counted: Counts) -> Floats:
+    n = tables.sum(axis=(1, 2))
+    return np.divide((tables * counted).sum(axis=(1, 2)), n, out=np.full(len(tables), np.nan), where=n > 0)
+
+
+def _squares(size: int) -> Counts:
+    return np.subtract.outer(np.arange(size, dtype=np.int64), np.arange(size, dtype=np.int64)) ** 2
+
+
+def _apart(size: int, steps: int) -> Counts:
+    return (_squares(size) >= steps * steps).astype(np.int64)
+
+
+def _on_scale(pairs: pl.DataFrame, labels: Sequence[int]) -> None:
+    off = pairs.filter(~pl.col("a").is_in(list(labels)) | ~pl.col("b").is_in(list(labels)))
+    if off.height:
+        expected = f"one of {', '.join(map(str, labels))}"
+        faults = [Fault(f"query {q!r}", f"the grades {a} and {b}", expected) for q, a, b in off.head(20).rows()]
+        raise Refused("Some grades are off the scale", faults, total=off.height)
+
+
+def _check(name: str, pairs: pl.DataFrame, strata: Sequence[str]) -> None:
+    twice = pairs.group_by("query_id", "chunk_id").len().filter(pl.col("len") > 1).sort("query_id", "chunk_id")
+    faults = [Fault(f"{name}: query {q!r}, chunk {c!r}", f"{n} pairs", "one") for q, c, n in twice.rows()]
+    known = [*strata]
+    other = (
+        pairs.filter(~pl.col("stratum").is_in(known)).select("stratum").unique().sort("stratum")["stratum"].to_list()
+    )
+    faults += [Fault(f"{name}: stratum {s!r}", "no such stratum in the sample", ", ".join(known)) for s in other]
+    if "all" in known:
+        faults.append(Fault("stratum 'all'", "the name that stands for every stratum together", "another name"))
+    if faults:
+        raise Refused(f"The pairs of {name} can't be compared", faults)
