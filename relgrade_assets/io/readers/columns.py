@@ -61,7 +61,7 @@ def _one_scan(data: bytes, width: int, select: Sequence[pl.Expr]) -> Columns | N
     try:
         frame = scan.select(
             "line", pl.lit(width, dtype=pl.UInt32).alias("columns"), *select, whole.alias("whole")
-        ).collect()
+        ).collect(engine="streaming")
     except pl.exceptions.PolarsError:
         return None
     if not frame["whole"].all():

@@ -70,7 +70,7 @@ def read_run(
     faults.refuse()
     ranked = _sorted(frame, by_score)
     if again.height:
-        ranked = ranked.unique(["g", "chunk_id"], keep="first", maintain_order=True)
+        ranked = _keep_first(ranked, again)
         text = f"{name}: a chunk stood again for its query; the best rank was kept"
         notices.append(Notice("duplicates_dropped", frame.height - ranked.height, text))
     if by_score:
@@ -206,11 +206,19 @@ def _disagrees(n: int, text: str) -> list[Notice]:
 
 def _repeated(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows (g, chunk_id, line) whose pair stands more than once; hashes first, since there is seldom any."""
-    hashes = frame.select(pl.struct("g", pl.col("chunk_id").hash()).hash().alias("h"))["h"]
+    hashes = frame.select(h=pl.col("chunk_id").hash() ^ pl.col("g").hash(1))["h"]
+    few = frame.select("g", "chunk_id", "line")
     if hashes.n_unique() == frame.height:
-        return frame.select("g", "chunk_id", "line").clear()
-    maybe = frame.select("g", "chunk_id", "line").filter(hashes.is_duplicated())
-    return maybe.filter(pl.struct("g", "chunk_id").is_duplicated())
+        return few.clear()
+    return few.filter(hashes.is_duplicated()).filter(pl.struct("g", "chunk_id").is_duplicated())
+
+
+def _keep_first(ranked: pl.DataFrame, again: pl.DataFrame) -> pl.DataFrame:
+    """`ranked` with the first row of each pair in `again` and none of its others."""
+    rows = ranked.select("g", "chunk_id", "line").with_row_index("row")
+    maybe = rows.join(again.select("line"), on="line", how="semi", maintain_order="left")
+    later = maybe.filter(~pl.struct("g", "chunk_id").is_first_distinct())["row"]
+    return ranked.filter(~rows["row"].is_in(later.implode()))
 
 
 def _duplicate_faults(frame: pl.DataFrame, again: pl.DataFrame, faults: Faults) -> None:
