@@ -1,141 +1,140 @@
 """Reading `experiment.yaml`: every fault of it at once, each with its line and key (P1, P3).
 
-YAML is loaded safe, keys may stand once, and what the model says of a value is turned into words here.
+What the model says of a value is turned into words here; how YAML is read is `strict_yaml.py`'s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.strict_yaml import Lines, read_mapping
+from relgrade_assets.methods.measure_names import parse_all
 from relgrade_assets.protocol.design import Design
 from relgrade_assets.protocol.deviations import MEANING
 
-_AT_MOST_BYTES = 1_000_000
-
-Lines = dict[tuple[str, ...], int]
+_AT_MOST_BYTES = 200_000
+_AT_MOST_TOLD = 100
+_NAME_FORM = "small letters, digits, - and _, at most 63, beginning with a letter or digit"
 
 
 def read_design(path: Path, *, name: str, folder_name: str) -> Design:
     """The checked design in the file at `path`, called `name` in messages.
 
-    Raises Refused with every fault: unreadable YAML, unknown or repeated keys, wrong types, values out of range,
-    shares that do not sum to 1,
-    undeclared deviations, a name that is not the folder's.
+    Raises Refused with every fault: unreadable YAML, unknown or repeated keys, wrong types, values out of range, shares
+    that do not sum to 1, undeclared deviations, measures that there are not, a name that is not the folder's.
     """
-    text = _text(path, name)
-    value, lines = _parse(text, name)
-    faults = _repeated(text, name)
+    read = read_mapping(_text(path, name), name)
+    faults = list(read.repeated)
+    hidden = 0
+    design = None
     try:
-        design = Design.model_validate(value)
+        design = Design.model_validate(read.value)
     except ValidationError as error:
-        faults += _told(error, lines, name)
-        faults += _between_sound_parts(value, error, lines, name)
-        raise Refused(f"{name} is no experiment that relgrade can run", faults) from None
-    if design.name != folder_name:
-        faults.append(
-            Fault(
-                _at(name, lines, ("name",)),
-                repr(design.name),
-                f"the folder's name {folder_name!r}",
-                "Rename one of the two.",
-            )
-        )
-    if faults:
-        raise Refused(f"{name} is no experiment that relgrade can run", faults)
+        faults += _every_fault(read.value, error, read.lines, name)
+        hidden = max(0, error.error_count() - _AT_MOST_TOLD)
+    faults += _of_measures(read.value, read.lines, name) + _of_name(read.value, folder_name, read.lines, name)
+    if faults or design is None:
+        raise Refused(f"{name} is no experiment that relgrade can run", faults, total=len(faults) + hidden)
     return design
 
 
 def _text(path: Path, name: str) -> str:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_AT_MOST_BYTES + 1)
     except OSError as error:
         raise Refused(f"{name} can't be read", [Fault(name, error.strerror or "an error", "a readable file")]) from None
     if len(data) > _AT_MOST_BYTES:
-        raise Refused(f"{name} can't be read", [Fault(name, f"{len(data):,} bytes", f"at most {_AT_MOST_BYTES:,}")])
+        raise Refused(f"{name} can't be read", [Fault(name, "more", f"at most {_AT_MOST_BYTES:,} bytes")])
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise Refused(
-            f"{name} can't be read",
-            [Fault(f"{name}, line {line}", f"the byte 0x{data[error.start]:02x}", "UTF-8 text")],
-        ) from None
+        where = f"{name}, line {error.object[: error.start].count(10) + 1}"
+        found = f"the byte 0x{error.object[error.start]:02x}"
+        raise Refused(f"{name} can't be read", [Fault(where, found, "UTF-8 text")]) from None
     if not text.strip():
-        raise Refused(
-            f"{name} is empty",
-            [Fault(name, "no text", "the design of an experiment", "`relgrade init NAME` makes one.")],
-        )
+        mend = "`relgrade init NAME` makes one."
+        raise Refused(f"{name} is empty", [Fault(name, "no text", "the design of an experiment", mend)])
     return text
 
 
-def _parse(text: str, name: str) -> tuple[dict[str, Any], Lines]:
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}, line {mark.line + 1}" if mark else name
-        raise Refused(
-            f"{name} is not YAML", [Fault(where, getattr(error, "problem", None) or "unreadable text", "YAML")]
-        ) from None
-    except (ValueError, RecursionError):
-        raise Refused(f"{name} is not YAML", [Fault(name, "a value that YAML can't hold", "YAML")]) from None
-    if not isinstance(value, dict) or node is None:
-        raise Refused(f"{name} is no experiment", [Fault(name, f"a {type(value).__name__}", "keys and values")])
-    lines: Lines = {}
-    _walk(node, (), lines)
-    return value, lines
+def _of_name(value: dict[Any, Any], folder_name: str, lines: Lines, name: str) -> list[Fault]:
+    given = value.get("name")
+    if not isinstance(given, str) or given == folder_name:
+        return []
+    return [
+        Fault(_at(name, lines, ("name",)), repr(given), f"the folder's name {folder_name!r}", "Rename one of the two.")
+    ]
 
 
-def _walk(node: yaml.Node, at: tuple[str, ...], lines: Lines) -> None:
-    lines.setdefault(at, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        for key, child in node.value:
-            lines[(*at, str(key.value))] = key.start_mark.line + 1
-            _walk(child, (*at, str(key.value)), lines)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, child in enumerate(node.value):
-            _walk(child, (*at, str(i)), lines)
+def _of_measures(value: dict[Any, Any], lines: Lines, name: str) -> list[Fault]:
+    """Measures that can't be computed (P37), each with its line."""
+    given = value.get("measures")
+    if not isinstance(given, list) or not all(isinstance(m, str) for m in given):
+        return []
+    faults = []
+    for i, measure in enumerate(given[:_AT_MOST_TOLD]):
+        try:
+            parse_all([measure])
+        except Refused as refused:
+            where = _at(name, lines, ("measures", str(i)))
+            faults += [Fault(where, f"{f.found}: {measure!r}", f.expected, f.mend) for f in refused.faults]
+    if not faults and len(set(given)) == len(given):
+        try:
+            parse_all(given)
+        except Refused as refused:
+            where = _at(name, lines, ("measures",))
+            faults = [Fault(where, f"{f.where} is {f.found}", f.expected, f.mend) for f in refused.faults]
+    return faults
 
 
-def _repeated(text: str, name: str) -> list[Fault]:
-    faults: list[Fault] = []
+def _every_fault(value: dict[Any, Any], error: ValidationError, lines: Lines, name: str) -> list[Fault]:
+    """What pydantic found, and what it did not look for because of that (P1: all at once).
 
-    def look(node: yaml.Node) -> None:
-        if isinstance(node, yaml.MappingNode):
-            first: dict[str, int] = {}
-            for key, child in node.value:
-                line = key.start_mark.line + 1
-                if key.value in first:
-                    faults.append(
-                        Fault(
-                            f"{name}, line {line}, key {key.value}",
-                            "a key that already stands",
-                            f"it once (line {first[key.value]})",
-                            "Remove one.",
-                        )
-                    )
-                first.setdefault(key.value, line)
-                look(child)
-        elif isinstance(node, yaml.SequenceNode):
-            for child in node.value:
-                look(child)
-
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    if node is not None:
-        look(node)
+    The faulty places are mended in a copy, a misspelt key by its right spelling and else the whole part by one that is
+    sound, until the rest was compared; faults of parts replaced whole are not looked for.
+    """
+    faults = _told(error, lines, name)
+    mended: dict[str, Any] = {k: v for k, v in deepcopy(value).items() if isinstance(k, str)}
+    replaced: set[str] = set()
+    while any(e["loc"] for e in error.errors(include_url=False)):
+        _mend(mended, error, replaced)
+        try:
+            Design.model_validate(mended)
+        except ValidationError as further:
+            known = {(f.where, f.found) for f in faults}
+            faults += [
+                f
+                for f in _told(further, lines, name)
+                if (f.where, f.found) not in known and f.where.rpartition("key ")[2].split(".")[0] not in replaced
+            ]
+            error = further
+        else:
+            break
     return faults
 
 
 def _told(error: ValidationError, lines: Lines, name: str) -> list[Fault]:
-    raw = [dict(e) for e in error.errors()]
-    return [fault for one in raw if not _echo(one) for fault in _faults(one, lines, name)]
+    """Each of pydantic's errors in words; two of one place (a union's) in one fault."""
+    held: dict[tuple[str, str], Fault] = {}
+    raws = [dict(e) for e in error.errors(include_url=False)[:_AT_MOST_TOLD]]
+    renamed = {(_loc(r)[:-1], near) for r in raws if r["type"] == "extra_forbidden" and (near := _near(_loc(r)))}
+    for raw in raws:
+        if _echo(raw) or (raw["type"] == "missing" and (_loc(raw)[:-1], _loc(raw)[-1]) in renamed):
+            continue
+        for fault in _faults(raw, lines, name):
+            same = held.get((fault.where, fault.found))
+            if same is not None and fault.expected:
+                fault = Fault(fault.where, fault.found, f"{same.expected} or {fault.expected}", same.mend or fault.mend)
+            held[fault.where, fault.found] = fault
+    return list(held.values())
 
 
 def _echo(raw: dict[str, Any]) -> bool:
@@ -143,18 +142,46 @@ def _echo(raw: dict[str, Any]) -> bool:
     return raw["type"] == "too_short" and bool(raw["input"])
 
 
-def _between_sound_parts(value: dict[str, Any], error: ValidationError, lines: Lines, name: str) -> list[Fault]:
-    """Faults that two sound parts make together, though other parts have faults of their own (P1: all at once)."""
-    bad = {str(e["loc"][0]) for e in error.errors() if e["loc"]}
-    if not bad:
-        return []
-    filled = {k: v for k, v in value.items() if k not in bad} | {k: v for k, v in _SOUND.items() if k in bad}
-    try:
-        Design.model_validate(filled)
-    except ValidationError as second:
-        found = [fault for raw in second.errors() for fault in _faults(dict(raw), lines, name)]
-        return [f for f in found if f.where.rpartition("key ")[2].split(".")[0] not in bad]
-    return []
+def _mend(mended: dict[str, Any], error: ValidationError, replaced: set[str]) -> None:
+    """Take out what `error` names, unknown keys first; `replaced` grows by the parts that were replaced whole."""
+    for raw in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"):
+        loc = raw["loc"]
+        if not loc or loc[0] in replaced or (raw["type"] == "missing" and _holds(mended, loc)):
+            continue
+        if raw["type"] == "extra_forbidden" and _respelt(mended, loc):
+            continue
+        part = str(loc[0])
+        replaced.add(part)
+        mended.pop(part, None)
+        mended.update({part: _SOUND[part]} if part in _SOUND else {})
+        if part == "measures":
+            mended.pop("headline", None)
+
+
+def _inner(value: Any, loc: tuple[int | str, ...]) -> Any:
+    for step in loc:
+        if isinstance(value, list) and isinstance(step, int):
+            value = value[step]
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _holds(mended: dict[str, Any], loc: tuple[int | str, ...]) -> bool:
+    parent = _inner(mended, loc[:-1])
+    return isinstance(parent, dict) and loc[-1] in parent
+
+
+def _respelt(mended: dict[str, Any], loc: tuple[int | str, ...]) -> bool:
+    """Take an unknown key out, or put it under the nearest name that is free; False where it was not found."""
+    parent = _inner(mended, loc[:-1])
+    if not isinstance(parent, dict) or loc[-1] not in parent:
+        return False
+    held = parent.pop(loc[-1])
+    near = _near(tuple(str(x) for x in loc))
+    if near:
+        parent.setdefault(near, held)
+    return True
 
 
 _SOUND: dict[str, Any] = {
@@ -166,45 +193,91 @@ _SOUND: dict[str, Any] = {
     "query_log": {"file": "x", "columns": {"type": "type"}},
     "strata": {"parts": [{"name": "all", "target": 1, "tiers": ["head", "torso", "tail"]}]},
     "corpus": {"path": "x"},
-    "arms": [{"name": "x1", "family": "x1", "run": "x"}, {"name": "x2", "family": "x2", "run": "x"}],
+    "arms": [
+        {"name": "sound-1", "family": "sound 1", "run": "x"},
+        {"name": "sound-2", "family": "sound 2", "run": "x"},
+    ],
     "intents": {"file": "x"},
-    "graders": [{"name": "x3", "family": "x3"}],
-    "auditor": {"name": "x4", "family": "x4"},
+    "graders": [{"name": "sound-3", "family": "sound 3"}],
+    "auditor": {"name": "sound-4", "family": "sound 4"},
     "deviations": [{"code": code, "reason": "stands in for a faulty part"} for code in MEANING],
 }
 """A sound value for each part, put in place of a faulty one while the others are compared."""
 
+_WORDS: Mapping[str, str] = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list, as in [a, b]",
+    "model_type": "keys and values",
+    "model_attributes_type": "keys and values",
+    "invalid_key": "text as a key",
+    "literal_error": "{expected}",
+    "string_pattern_mismatch": _NAME_FORM,
+    "string_too_short": "at least {min_length} characters",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "{le} or less",
+}
+"""What pydantic's types of error expect, in words."""
 
-def _faults(raw: dict[str, Any], lines: Lines, name: str) -> list[Fault]:
-    loc = tuple(str(x) for x in raw["loc"] if not (isinstance(x, str) and ("[" in x or x == "constrained-float")))
+
+_BRANCHES = ("literal['all']", "constrained-float", "float")
+
+
+def _loc(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where an error is, without what pydantic adds to name a union's branches."""
+    loc = tuple(str(x) for x in raw["loc"])
+    return loc[:-1] if len(loc) > 1 and loc[-1] in _BRANCHES and raw["type"] != "extra_forbidden" else loc
+
+
+def _faults(raw: Mapping[str, Any], lines: Lines, name: str) -> list[Fault]:
+    loc = _loc(raw)
     where = _at(name, lines, loc)
+    kind: str = raw["type"]
     message: str = raw["msg"].removeprefix("Value error, ")
-    if raw["type"] == "value_error":
+    if kind == "value_error":
         pairs = [line.rpartition("\t")[::2] for line in message.split("\n")]
         return [Fault(_at(name, lines, (*loc, *(key.split(".") if key else ()))), text) for key, text in pairs]
-    if raw["type"] == "extra_forbidden":
-        near = get_close_matches(loc[-1], _keys_at(loc[:-1]), n=1)
-        return [
-            Fault(
-                where,
-                "a key that relgrade does not know",
-                "only known keys",
-                f"Did you mean {near[0]!r}?" if near else "",
-            )
-        ]
-    if raw["type"] == "missing":
+    if kind == "extra_forbidden":
+        near = _near(loc)
+        mend = f"Did you mean {near!r}?" if near else ""
+        return [Fault(where, "a key that relgrade does not know", "only known keys", mend)]
+    if kind == "missing":
         return [Fault(where, "no such key", "it to be there", f"Add {loc[-1]!r}.")]
-    return [Fault(where, _shown(raw["input"]), message[0].lower() + message[1:])]
+    words = _WORDS.get(kind)
+    limits = {k: f"{v:g}" if isinstance(v, float) else v for k, v in raw.get("ctx", {}).items()}
+    expected = words.format(**limits) if words else message.removeprefix("Input should be ")
+    value = raw["input"]
+    quotable = kind == "string_type" and isinstance(value, bool | int | float)
+    return [Fault(where, _shown(value), expected, "Put it in quotes." if quotable else "")]
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "keys and values"
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _at(name: str, lines: Lines, loc: tuple[str, ...]) -> str:
     line = next((lines[loc[:n]] for n in range(len(loc), -1, -1) if loc[:n] in lines), 1)
-    return f"{name}, line {line}, key {'.'.join(loc)}" if loc else f"{name}, line {line}"
+    key = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in ".".join(loc))
+    return f"{name}, line {line}, key {key}" if loc else f"{name}, line {line}"
+
+
+def _near(loc: tuple[str, ...]) -> str:
+    """The known key that an unknown one may stand for, or nothing."""
+    return next(iter(get_close_matches(loc[-1][:80], _keys_at(loc[:-1]), n=1)), "")
 
 
 def _keys_at(loc: tuple[str, ...]) -> list[str]:
@@ -213,13 +286,15 @@ def _keys_at(loc: tuple[str, ...]) -> list[str]:
     for part in loc:
         if part.isdigit():
             continue
-        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
-        if field is None:
-            return []
-        model = next((a for a in _leaves(field.annotation) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+        field = model.model_fields.get(part)
+        model = next((a for a in _leaves(field.annotation) if _is_part(a)), None) if field else None
         if model is None:
             return []
     return list(model.model_fields)
+
+
+def _is_part(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _leaves(annotation: Any) -> list[Any]:

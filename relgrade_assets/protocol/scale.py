@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Gain = Literal["exponential", "linear"]
+ScaleName = Literal["0-2", "0-3", "binary"]
 
 
 class GradeMeaning(BaseModel):
@@ -14,9 +15,9 @@ class GradeMeaning(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    grade: int = Field(ge=0, le=9)
-    label: str = Field(min_length=1)
-    cue: str = Field(min_length=1)
+    grade: int = Field(strict=True, ge=0, le=9, description="0, 1, 2 ... without a gap.")
+    label: str = Field(min_length=1, description="Its name, in a word or two.")
+    cue: str = Field(min_length=1, description="How a grader knows it.")
 
 
 class Scale(BaseModel):
@@ -24,8 +25,12 @@ class Scale(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    grades: tuple[GradeMeaning, ...] = Field(min_length=2, max_length=10)
-    relevant_from: int = Field(default=1, ge=1, description="Lowest grade that is relevant for set measures.")
+    grades: tuple[GradeMeaning, ...] = Field(
+        min_length=2, max_length=10, description="From 0 up, each with label and cue."
+    )
+    relevant_from: int = Field(
+        default=1, strict=True, ge=1, description="Lowest grade that is relevant for set measures."
+    )
     gain: Gain = Field(default="exponential", description="exponential is 2^g - 1, linear is g.")
 
     @model_validator(mode="after")

@@ -1,0 +1,139 @@
+"""What two keys of a design make together: a partition (P8), shares that close (P9), departures undeclared (P3), gates
+below the floor (P28).
+
+Each function returns every fault as (key, sentence). What one key may hold is in `design.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from relgrade_assets.protocol.deviations import DeviationCode
+
+if TYPE_CHECKING:
+    from relgrade_assets.protocol.design import Design, Strata
+
+GATE_DEFAULTS: dict[str, float] = {"weighted_kappa": 0.75, "binary_kappa": 0.80, "disagreement": 0.10, "two_step": 0.02}
+KAPPA_FLOOR = 0.60
+"""P28: under this no key is made, declared or not."""
+SHARES_WITHIN = 1e-9
+TIERS = ("head", "torso", "tail")
+
+KeyFaults = list[tuple[str, str]]
+
+
+def incoherent(d: Design) -> KeyFaults:
+    """Names that stand twice, a headline that is no measure, types without a column, gates below P28's floor."""
+    faults: KeyFaults = []
+    named: dict[str, list[str]] = {
+        "arms": [a.name for a in d.arms],
+        "graders": [*d.key_graders, d.auditor.name],
+        "deviations": [str(x.code) for x in d.deviations],
+        "measures": list(d.measures),
+    }
+    for key, names in named.items():
+        faults += _repeated(key, names)
+    if d.headline not in d.measures:
+        faults.append(("headline", f"{d.headline!r} is not among measures ({', '.join(d.measures)})"))
+    by_type = d.strata.by in ("type", "both")
+    if by_type and d.strata.type_from == "column" and d.query_log.columns.type is None:
+        faults.append(("query_log.columns.type", "strata are cut by the log's own type, and no column for it is named"))
+    for gate in ("weighted_kappa", "binary_kappa"):
+        value: float = getattr(d.gates, gate)
+        if value < KAPPA_FLOOR:
+            faults.append((f"gates.{gate}", f"{value:g} is below {KAPPA_FLOOR:g}, under which no key is made"))
+    return faults
+
+
+def strata_faults(d: Strata) -> KeyFaults:
+    """P8: what keeps the strata from being a partition."""
+    parts = d.parts
+    by_tier, by_type = d.by in ("tier", "both"), d.by in ("type", "both")
+    faults = _repeated("parts", [p.name for p in parts])
+    for i, part in enumerate(parts):
+        for used, key, values in ((by_tier, "tiers", part.tiers), (by_type, "types", part.types)):
+            if used and not values:
+                text = f"stratum {part.name!r} names no {key}, and strata are cut by {d.by}"
+                faults.append((f"parts.{i}.{key}", text))
+            if not used and values:
+                text = f"stratum {part.name!r} names {key}, but strata are cut by {d.by}"
+                faults.append((f"parts.{i}.{key}", text))
+    cells = Counter((t, y) for p in parts for t in (p.tiers or ("",)) for y in (p.types or ("",)))
+    for cell, n in cells.items():
+        if n > 1 and any(cell):
+            faults.append(("parts", f"{' '.join(filter(None, cell))!r} falls into {n} strata; it must fall into one"))
+    if by_tier:
+        missing = [t for t in TIERS if all(t not in p.tiers for p in parts)]
+        faults += [("parts", f"no stratum holds the tier {t!r}; strata are a partition") for t in missing]
+    if by_type and d.type_from == "classifier" and d.labelled is None:
+        faults.append(("labelled", "the classifier needs a CSV query,type of labelled examples"))
+    return faults
+
+
+def share_faults(d: Strata) -> KeyFaults:
+    """P1, P9: shares are declared for all strata or none, and sum to 1."""
+    declared = [p.share for p in d.parts if p.share is not None]
+    if declared and len(declared) < len(d.parts):
+        return [
+            (
+                f"parts.{i}.share",
+                f"stratum {p.name!r} has a target and no share, and others have one; declare all or none",
+            )
+            for i, p in enumerate(d.parts)
+            if p.share is None
+        ]
+    if declared and abs(sum(declared) - 1) > SHARES_WITHIN:
+        return [("parts", f"the shares sum to {sum(declared):.12g}; they must sum to 1 within 1e-9")]
+    return []
+
+
+def undeclared(d: Design) -> KeyFaults:
+    """P3: departures that the file itself shows and does not declare; those that only data shows are found later."""
+    found: list[tuple[DeviationCode, str, str]] = []
+    found += [("shared_families", key, text) for key, text in _shared_families(d)]
+    if len(d.arms) == 1:
+        found.append(("one_arm", "arms", "only one arm is pooled"))
+    if d.depth < 10 or (d.depth < 20 and len(d.arms) > 3):
+        found.append(("shallow_depth", "depth", f"depth {d.depth} with {_counted(len(d.arms), 'arm')}"))
+    if d.audit.share < 0.10 or d.audit.at_least < 10:
+        text = f"share {d.audit.share:g} and at least {d.audit.at_least}, under 0.1 and 10"
+        found.append(("small_audit", "audit", text))
+    if d.query_log.authored:
+        found.append(("authored_queries", "query_log.authored", "the log is authored"))
+    for gate, default in GATE_DEFAULTS.items():
+        value: float = getattr(d.gates, gate)
+        if value < default if gate.endswith("kappa") else value > default:
+            found.append(("gate_lowered", f"gates.{gate}", f"{value:g} is easier than the default {default:g}"))
+    return [
+        (key, f"{text}: that departs from the protocol; declare {code!r} under deviations with a reason")
+        for code, key, text in found
+        if not d.declared(code)
+    ]
+
+
+def _shared_families(d: Design) -> KeyFaults:
+    """P26: a family that stands in two of graders, auditor and arms. Graders may share one, and so may arms."""
+    roles = {
+        "auditor": [("auditor.family", "the auditor", d.auditor.family)],
+        "graders": [(f"graders.{i}.family", f"grader {g.name!r}", g.family) for i, g in enumerate(d.graders)],
+        "arms": [(f"arms.{i}.family", f"arm {a.name!r}", a.family) for i, a in enumerate(d.arms)],
+    }
+    faults: KeyFaults = []
+    held: dict[str, list[tuple[str, str]]] = {}
+    for members in roles.values():
+        for key, who, family in members:
+            if family in held:
+                faults.append((key, f"{who} and {held[family][0][1]} are both of family {family!r}"))
+        for key, who, family in members:
+            held.setdefault(family, []).append((key, who))
+    return faults
+
+
+def _repeated(key: str, names: list[str]) -> KeyFaults:
+    counts = Counter(names)
+    return [(key, f"the name {n!r} stands {c} times; each may stand once") for n, c in counts.items() if c > 1]
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
