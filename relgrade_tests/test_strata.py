@@ -195,6 +195,8 @@ def test_p8_spot_check_takes_up_what_a_person_filled_in() -> None:
     assert isinstance(waiting, Waiting) and (waiting.done, waiting.of) == (5, 34)
     with pytest.raises(Refused, match="'shop'"):
         spot_check(queries, design, some.with_columns(type_by_person=pl.lit("shop")))
+    with pytest.raises(Refused, match="5 faults"):
+        spot_check(queries, design, some.vstack(some))
 
 
 def test_p8_spot_check_by_column_and_by_tier() -> None:

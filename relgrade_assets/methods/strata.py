@@ -103,7 +103,7 @@ def spot_check(queries: pl.DataFrame, design: Design, filled: pl.DataFrame | Non
     Sorted by query id.
 
     `filled` (query_id, type_by_person) holds what a person wrote; rows of queries that were not drawn are passed over.
-    Raises Refused: a person's type that no stratum of the design has.
+    Raises Refused: a person's type that no stratum of the design has; a query twice.
     """
     names = [p.name for p in design.strata.parts]
     if design.strata.by == "tier":
@@ -113,7 +113,8 @@ def spot_check(queries: pl.DataFrame, design: Design, filled: pl.DataFrame | Non
     taken: list[str] = []
     for name in names:
         ids = queries.filter(pl.col("stratum") == name)["query_id"].to_list()
-        taken += sorted(ids, key=lambda i, s=name: hash_key("spot_check", design.seed, s, i))[: places[name]]  # type: ignore[misc]
+        keys = {i: hash_key("spot_check", design.seed, name, i) for i in ids}
+        taken += sorted(ids, key=keys.__getitem__)[: places[name]]
     drawn = queries.filter(pl.col("query_id").is_in(taken)).sort("query_id")
     classified = design.strata.type_from == "classifier"
     by = ["column" if not classified else "classifier" if rule_type(q) is None else "rule" for q in drawn["query"]]
@@ -126,8 +127,10 @@ def spot_check(queries: pl.DataFrame, design: Design, filled: pl.DataFrame | Non
         for i, t in filled.select("query_id", "type_by_person").drop_nulls().sort("query_id").rows()
         if t not in known
     ]
+    twice = filled["query_id"].value_counts().filter(pl.col("count") > 1).sort("query_id")
+    faults += [Fault(f"spot check, query {i!r}", f"{n} rows", "one") for i, n in twice.rows()]
     if faults:
-        raise Refused("The spot check names types that no stratum has", faults)
+        raise Refused("The spot check can't be used", faults)
     return sheet.join(
         filled.select("query_id", "type_by_person"), on="query_id", how="left", validate="1:1", maintain_order="left"
     )
