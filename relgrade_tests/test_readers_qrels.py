@@ -71,6 +71,7 @@ def test_qrels_accepted_and_counted(
         ("q 0 a 1\nq 0 b 4\n", {"top_grade": 3}, ["line 2, grade: found the grade 4; expected a grade up to 3"]),
         ("q 0 a -2\n", {}, ["the grade -2", "`negatives`"]),
         ("q 0 a -3\n", {"negatives": {-2: 0}}, ["the grade -3"]),
+        ("q 0 a -2\n", {"negatives": {-3: 0}}, ["the grade -2"]),
         (
             "q 0 a 1\nq 0 a 2\n",
             {},

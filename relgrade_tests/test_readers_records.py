@@ -119,6 +119,7 @@ def test_parquet_times_and_dates(tmp_path: Path) -> None:
         ("query,timestamp\na,2024-02-30\nb,2024-05-31T24:00\n", ["2 faults"]),
         ("query,results\na,-1\n", ["results: found -1; expected a whole number from 0"]),
         ('query,count\n"a\nb",1\nc,x\n', ["line 4, count"]),
+        ('query,count\n"a\nb",x\nc,1\n', ["line 2, count"]),
         ('query,count\na,1\n"b"c,1\n', ["line 3: found broken quoting"]),
         ("query,count\na,1\nb\n", ["line 3: found 1 cells; expected 2"]),
     ],
@@ -143,7 +144,7 @@ def test_an_unknown_ending_or_mapping_is_refused(tmp_path: Path) -> None:
 
 def test_corpus_from_one_file_and_from_a_folder(tmp_path: Path) -> None:
     one = '{"chunk_id":"b","header":"h","text":"same"}\n{"chunk_id":3,"header":null,"text":"same"}\n'
-    two = 'chunk_id,text,header,url\na,"x, ""y""\nz",,u\ne,,h,u\n'
+    two = 'chunk_id,text,header,url\na,"x, ""y""\nz",,u\ne,,h,u\nf,,h,u\n'
     folder = tmp_path / "corpus"
     folder.mkdir()
     put(folder, "1.jsonl.gz", gzip.compress(one.encode()))
@@ -151,8 +152,14 @@ def test_corpus_from_one_file_and_from_a_folder(tmp_path: Path) -> None:
     put(folder, "README.md", "no")
     (folder / "deeper").mkdir()
     read = read_corpus(folder, name="corpus")
-    assert read.frame.rows() == [("3", "", "same"), ("a", "", 'x, "y"\nz'), ("b", "h", "same"), ("e", "h", "")]
-    assert counts(read) == {"files_passed_over": 2, "headers_absent": 1, "empty_texts": 1, "equal_texts": 2}
+    assert read.frame.rows() == [
+        ("3", "", "same"),
+        ("a", "", 'x, "y"\nz'),
+        ("b", "h", "same"),
+        ("e", "h", ""),
+        ("f", "h", ""),
+    ]
+    assert counts(read) == {"files_passed_over": 2, "headers_absent": 1, "empty_texts": 2, "equal_texts": 2}
     assert "'3' = 'b'" in str(next(n for n in read.notices if n.code == "equal_texts"))
     pl.DataFrame({"id": ["é", "z", "a"], "body": ["1", "2", "3"]}).write_parquet(tmp_path / "c.parquet")
     read = read_corpus(tmp_path / "c.parquet", name="c.parquet", chunk_id="id", header=None, text="body")

@@ -194,6 +194,7 @@ def test_accepted_and_counted(tmp_path: Path, case: str) -> None:
     read = run(tmp_path, content, **how)
     assert rows(read) == expected
     assert counts(read) == notices
+    assert "-0.0" not in repr(rows(read))
 
 
 GOOD = "q Q0 x 1 9 t\n"
@@ -401,7 +402,16 @@ def test_ranking_against_plain_python(
 
 def test_one_scan_is_taken_where_lines_are_clean_and_only_there() -> None:
     assert columns.split_columns(b"a b c\nd e f\n", 3, [pl.col("c1")]).clean
-    for data in (b"a b\tc d\n", b"a  b c\n", b"a b c\n\nd e f\n", b"#\na b c\n", b"a b c \n", b"a b\n", b"a b c d\n"):
+    for data in (
+        b"a b\tc d\n",
+        b"a  b c\n",
+        b"a b c\n\nd e f\n",
+        b"#\na b c\n",
+        b"a b c\n#d e f\n",
+        b"a b c \n",
+        b"a b\n",
+        b"a b c d\n",
+    ):
         assert not columns.split_columns(data, 3, [pl.col("c1")]).clean
 
 

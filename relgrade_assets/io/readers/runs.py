@@ -54,8 +54,8 @@ def read_run(
         frame, notices, unit = _records(path, name, format_of(name, format), inside)
     if score_order == "ascending":
         frame = frame.with_columns(score=-pl.col("score"))
-    # Adding zero turns -0.0 into 0.0: the two are equal scores and must tie.
-    frame = _with_groups(frame.with_columns(score=pl.col("score") + 0.0))
+    # -0.0 and 0.0 are equal scores; with one sign they tie in every later reading too. (Polars drops a `+ 0.0`.)
+    frame = _with_groups(frame.with_columns(score=pl.when(pl.col("score") == 0).then(0.0).otherwise(pl.col("score"))))
     faults = Faults(name, unit)
     by_score = order == "by_score"
     notices += _rank_column(frame, faults, by_score, score_order)
