@@ -15,7 +15,7 @@ from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers import Read
 from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.io.readers.ids import odd_id_notice, only_nfc_equal
-from relgrade_assets.io.readers.records import ENDINGS, Column, format_of, read_records
+from relgrade_assets.io.readers.records import ENDINGS, Column, collect_records, format_of
 from relgrade_assets.io.text import Missing
 
 LISTED = 5
@@ -52,7 +52,7 @@ def read_corpus(
     refused: list[Refused] = []
     for i, (file, file_name, within) in enumerate(files):
         try:
-            read = read_records(
+            read = collect_records(
                 file, name=file_name, format=format_of(file_name, format), columns=wanted, inside=within
             )
             read.faults.refuse()

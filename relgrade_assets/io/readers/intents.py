@@ -10,7 +10,7 @@ import polars as pl
 from relgrade_assets.errors import Notice
 from relgrade_assets.io.readers import Read
 from relgrade_assets.io.readers.faults import Faults, shown
-from relgrade_assets.io.readers.records import Column, format_of, read_records
+from relgrade_assets.io.readers.records import Column, collect_records, format_of
 
 FORMS = ("where", "how", "why", "which", "usage")
 VERDICTS = ("ok", "change")
@@ -34,7 +34,7 @@ def read_intents(
         "author": Column("author", "text"),
         "lint_override": Column("lint_override", "text", needed=False, filled=False),
     }
-    read = read_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
+    read = collect_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
     faults = read.faults
     frame = read.frame
     wrong = frame.filter(~pl.col("form").is_in(FORMS))
@@ -62,7 +62,7 @@ def read_reviews(
         "verdict": Column("verdict", "text", filled=False),
         "note": Column("note", "text", needed=False, filled=False),
     }
-    read = read_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
+    read = collect_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
     faults = read.faults
     frame = read.frame.with_columns(_null_if_blank("verdict"), _null_if_blank("note"))
     wrong = frame.filter(~pl.col("verdict").is_in(VERDICTS))

@@ -15,7 +15,7 @@ from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers import Read
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd_id_notice, only_nfc_equal
-from relgrade_assets.io.readers.records import Column, Kind, format_of, read_records
+from relgrade_assets.io.readers.records import Column, Kind, collect_records, format_of
 
 KINDS: dict[str, Kind] = {
     "query": "text",
@@ -60,7 +60,7 @@ def read_query_log(
     wanted = {
         key: Column(source, KINDS[key], filled=key in FILLED) for key, source in columns.items() if source is not None
     }
-    read = read_records(path, name=name, format=format_of(name, format), columns=wanted, inside=inside)
+    read = collect_records(path, name=name, format=format_of(name, format), columns=wanted, inside=inside)
     frame, notices = read.frame, list(read.notices)
     faults = read.faults
     empty = frame.filter(pl.col("query").str.strip_chars() == "")

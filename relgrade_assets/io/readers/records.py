@@ -79,7 +79,19 @@ def format_of(name: str, given: str | None, otherwise: str | None = None) -> str
 def read_records(
     path: Path, *, name: str, format: str, columns: Mapping[str, Column], inside: Path | None = None
 ) -> Records:
-    """Reads `columns` (ours: theirs). Raises Refused for missing columns, and as `text` does."""
+    """Reads `columns` (ours: theirs). Raises Refused for missing columns and bad values, and as `text` does."""
+    read = collect_records(path, name=name, format=format, columns=columns, inside=inside)
+    read.faults.refuse()
+    return read
+
+
+def collect_records(
+    path: Path, *, name: str, format: str, columns: Mapping[str, Column], inside: Path | None = None
+) -> Records:
+    """Reads `columns` (ours: theirs). Raises Refused for missing columns, and as `text` does.
+
+    Bad values are left in `faults`, for a reader that adds its own: it must refuse.
+    """
     if format == "parquet":
         return _parquet(read_bytes(path, name=name, inside=inside), name, columns)
     text = read_text(path, name=name, inside=inside)

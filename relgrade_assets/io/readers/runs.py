@@ -16,7 +16,7 @@ from relgrade_assets.io.readers.columns import column_faults, split_columns
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd, odd_id_faults, only_nfc_equal
 from relgrade_assets.io.readers.matching import match_run
-from relgrade_assets.io.readers.records import Column, format_of, read_records
+from relgrade_assets.io.readers.records import Column, collect_records, format_of
 from relgrade_assets.io.readers.slow_records import FLOAT, comma_mend
 from relgrade_assets.io.text import read_text
 
@@ -140,7 +140,7 @@ def _records(path: Path, name: str, format: str, inside: Path | None) -> tuple[p
         "score": Column("score", "float"),
         "given": Column("rank", "int", needed=False),
     }
-    read = read_records(path, name=name, format=format, columns=columns, inside=inside)
+    read = collect_records(path, name=name, format=format, columns=columns, inside=inside)
     odd_id_faults(read.frame, ("query_id", "chunk_id"), read.faults)
     read.faults.refuse()
     return read.frame.select("line", "query_id", "chunk_id", "given", "score"), list(read.notices), read.faults.unit
