@@ -72,6 +72,13 @@ def test_replace_folder_killed_at_every_step(tmp_path: Path, exchange: str) -> N
     assert seen == {True, False}
 
 
+def test_write_bytes_never_touches_the_old_bytes(tmp_path: Path) -> None:
+    atomic.write_bytes(tmp_path / "a", b"old")
+    os.link(tmp_path / "a", tmp_path / "kept")
+    atomic.write_bytes(tmp_path / "a", b"new")
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "kept").read_bytes()) == (b"new", b"old")
+
+
 def test_write_bytes_killed_at_every_step(tmp_path: Path) -> None:
     seen = set()
     for place in range(1, 12):

@@ -90,11 +90,20 @@ def test_golden_chain(ledger: Ledger) -> None:
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
-@given(st.integers(0, 4), st.sampled_from(["experiment", "seq", "at", "kind", "body", "prev", "hash", "gone", "swap"]))
+@given(
+    st.integers(0, 4),
+    st.sampled_from(["experiment", "seq", "at", "kind", "body", "prev", "hash", "gone", "swap", "resealed"]),
+)
 def test_any_single_change_is_found(place: int, what: str) -> None:
     """P36, tampering."""
     log = chain(5)
-    if what == "gone":
+    if what == "resealed":
+        if place == 4:
+            return
+        e = replace(log[place], body={**log[place].body, "digest": "x"})
+        log[place] = replace(e, hash=events.event_hash(e.experiment, e.seq, e.at, e.kind, e.body, e.prev))
+        assert [fault.where for fault in events.check_chain(log)] == [f"event {place + 2}"]
+    elif what == "gone":
         if place == 4:
             return
         del log[place]

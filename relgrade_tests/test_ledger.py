@@ -122,6 +122,8 @@ def test_a_frozen_round_takes_nothing(ledger: Ledger) -> None:
 
     The next round is open.
     """
+    events.append(ledger, "demo", "audit_locked", {"round": 1, "digest": "d"}, AT)
+    events.append(ledger, "demo", "first_reading", {"round": 1, "key_digest": "k"}, AT)
     record(ledger, rows(("q1", "c1", 1)))
     events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "k"}, AT)
     before = stored(ledger, "answers")
