@@ -53,6 +53,7 @@ def at(month: int, day: int, hour: int = 12) -> datetime:
     [
         ("  LOR\t\n  Plan ", "lor plan"),
         ("\ufb01le", "file"),
+        ("Foo\u2122", "footm"),
         ("\uff21\uff22\u3000\uff41b", "ab ab"),
         ("Stra\u00dfe", "stra\u00dfe"),
         ("NEUKO\u0308LLN", "neuk\u00f6lln"),

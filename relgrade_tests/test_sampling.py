@@ -110,6 +110,7 @@ def test_p9_shares_off_one_fail() -> None:
     assert not shares_close(off, design).passed
     without = shares_close(sample.filter(pl.col("stratum") != "tail"), design)
     assert not without.passed and "no query of tail" in without.text
+    assert not shares_close(queries(head=[60], torso=[15]), design).passed  # they sum to 1, and a stratum is not there
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)

@@ -154,15 +154,12 @@ def evenly(sizes: Mapping[str, int], n: int, *, purpose: str, seed: str) -> dict
     is more."""
     given = dict.fromkeys(sizes, 0)
     left = min(n, sum(sizes.values()))
+    order = sorted(sizes, key=lambda name: hash_key(purpose, seed, name))
     while left:
-        open_ = sorted(
-            (name for name in sizes if given[name] < sizes[name]),
-            key=lambda name: (given[name], hash_key(purpose, seed, name)),
-        )
-        lowest = [name for name in open_ if given[name] == given[open_[0]]][:left]
-        for name in lowest:
+        open_ = [name for name in order if given[name] < sizes[name]][:left]
+        for name in open_:
             given[name] += 1
-        left -= len(lowest)
+        left -= len(open_)
     return given
 
 
