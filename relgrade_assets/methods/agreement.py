@@ -238,12 +238,14 @@ def _kappas(tables: Counts, weights: Counts) -> Floats:
     n = tables.sum(axis=(1, 2))
     observed = n * (tables * weights).sum(axis=(1, 2))
     expected = (tables.sum(axis=2)[:, :, np.newaxis] * tables.sum(axis=1)[:, np.newaxis, :] * weights).sum(axis=(1, 2))
-    return np.divide(expected - observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
+    kappas: Floats = np.divide(expected - observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
+    return kappas
 
 
 def _shares(tables: Counts, counted: Counts) -> Floats:
     n = tables.sum(axis=(1, 2))
-    return np.divide((tables * counted).sum(axis=(1, 2)), n, out=np.full(len(tables), np.nan), where=n > 0)
+    shares: Floats = np.divide((tables * counted).sum(axis=(1, 2)), n, out=np.full(len(tables), np.nan), where=n > 0)
+    return shares
 
 
 def _squares(size: int) -> Counts:

@@ -197,7 +197,8 @@ def _sums(cell: Ints, terms: Floats, cells: int) -> Floats:
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    share: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return share
 
 
 def _over_arms(per_query: Floats, cells: int) -> Floats:
