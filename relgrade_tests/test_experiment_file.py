@@ -340,6 +340,7 @@ def test_broken_file_is_refused_with_line_and_key(tmp_path: Path, data: str | by
         "name is not the folder's",
         "a path upwards",
         "an undeclared deviation",
+        "a name with capitals",
     ],
 )
 def test_one_mistake_is_one_fault(tmp_path: Path, case: str) -> None:
