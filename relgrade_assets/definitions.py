@@ -15,7 +15,6 @@ from relgrade_assets.automation.jobs import JOBS  # noqa: E402
 from relgrade_assets.automation.loggers import progress  # noqa: E402
 from relgrade_assets.automation.sensors import SENSORS  # noqa: E402
 from relgrade_assets.checks.gates import GATE_CHECKS  # noqa: E402
-from relgrade_assets.checks.schema import SCHEMA_CHECKS  # noqa: E402
 from relgrade_assets.resources.studies import Studies  # noqa: E402
 from relgrade_assets.resources.tables import TableStore  # noqa: E402
 from relgrade_assets.schemas import TABLES  # noqa: E402
@@ -31,7 +30,7 @@ ASSETS = [
 studies = Studies()
 defs = dg.Definitions(
     assets=[*SOURCE_ASSETS, *ASSETS],
-    asset_checks=[*SCHEMA_CHECKS, *GATE_CHECKS],
+    asset_checks=GATE_CHECKS,
     jobs=JOBS,
     sensors=SENSORS,
     loggers={"console": dg.colored_console_logger, "progress": progress},

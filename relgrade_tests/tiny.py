@@ -1,6 +1,8 @@
-"""One experiment on disk, small enough to know by heart, and the people in it: for tests that go through the whole graph.
+"""One experiment on disk, small enough to know by heart, and the people in it: for tests that go through the whole
+graph.
 
-Twelve queries in three strata, thirty chunks, two arms at depth 5. `truth` says what an honest grader answers; a test that wants
+Twelve queries in three strata, thirty chunks, two arms at depth 5. `truth` says what an honest grader answers; a test
+that wants
 disagreement passes another.
 """
 
@@ -69,7 +71,9 @@ def truth(query: str, chunk: str) -> int:
 
 
 def write_experiment(top: Path, *, design: str = DESIGN, name: str = NAME, without: tuple[str, ...] = ()) -> Path:
-    """Write the experiment's files into data/experiments/<name>; those in `without` are left out. Needs no run of the graph."""
+    """Write the experiment's files into data/experiments/<name>; those in `without` are left out. Needs no run of the
+    graph.
+    """
     folder = top / "data" / "experiments" / name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     ids = query_ids(top, design=design)

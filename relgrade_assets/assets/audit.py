@@ -89,7 +89,7 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
     )
     whole = frame.filter((pl.col("comparison") == methods.KEY_AUDITOR) & (pl.col("scope") == "all"))
     confusion = whole.filter(pl.col("statistic") == "confusion")
-    named = whole.filter(pl.col("statistic").is_in(gates.expected_gates(binary_scale=d.scale.top == 1)))
+    named = whole.filter(pl.col("statistic").is_in(gates.gates_of(binary_scale=d.scale.top == 1)))
     shown = named.drop_nulls(["value", "low", "high"]).select("statistic", "value", "low", "high").rows()
     return Made(
         frame,
@@ -126,6 +126,7 @@ def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_
         round=study.round,
         grades_digest=study.digest_of("grades") or "",
         audit_grades_digest=study.digest_of("audit_grades") or "",
+        gates_digest=gates.digest_of(d.gates, binary_scale=d.scale.top == 1),
         protocol_digest=study.protocol,
         reused_sample=not audited_before(study).isdisjoint(audit_grades["query_id"]),
     )

@@ -12,15 +12,19 @@ import dagster as dg
 import polars as pl
 
 from relgrade_assets.errors import Refused, Waiting
-from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.frames import content_digest, read_table
+from relgrade_assets.io.progress import first_owed
 from relgrade_assets.io.study import NotThere, Study
 from relgrade_assets.resources.studies import Studies, failure
-from relgrade_assets.schemas import SOURCES, TABLES
+from relgrade_assets.resources.tables import as_table, misfits
+from relgrade_assets.schemas import TABLES
 
 EXPERIMENT = dg.DynamicPartitionsDefinition(name="experiment")
 """The one partitioning of the whole chain: a partition is an experiment's folder."""
 
 CODE_VERSION = "1"
+SCHEMA = "schema"
+"""Name of every table's schema check."""
 
 
 @dataclass(frozen=True)
@@ -35,61 +39,104 @@ Body = Callable[..., Made | Waiting]
 
 
 def table(body: Body) -> dg.AssetsDefinition:
-    """The asset of the table that `body` is named after.
+    """The asset of the table that `body` is named after, with its schema check.
 
     `body(study, **tables)` takes the input tables that schemas.TABLES names and gives the rows, or says what it waits
-    for. Waiting yields no output
-    and an observation with the counts, so that downstream is skipped and nothing is red; a refusal is a failure that
-    is never retried.
+    for. Waiting yields no output and an observation with the counts, so that downstream is skipped and nothing is red;
+    a refusal is a failure that is never retried. Selected for its check alone, it looks at what is stored.
     """
     name = body.__name__
     spec = TABLES[name]
-
-    @dg.asset(
-        name=name,
-        partitions_def=EXPERIMENT,
+    out = dg.AssetOut(
+        is_required=False,
+        io_manager_key="tables",
         group_name=spec.group,
-        ins={i: dg.AssetIn() for i in spec.inputs if i in TABLES},
-        deps=[i for i in spec.inputs if i in SOURCES],
         description=_description(body, name),
         kinds={"polars"},
         code_version=CODE_VERSION,
-        output_required=False,
-        io_manager_key="tables",
         metadata={"dagster/column_schema": column_schema(name)},
     )
-    def asset(context: dg.AssetExecutionContext, studies: Studies, **tables: pl.DataFrame):  # type: ignore[no-untyped-def]
+    check = dg.AssetCheckSpec(SCHEMA, asset=name, partitions_def=EXPERIMENT, description="The rows fit the schema.")
+
+    @dg.multi_asset(
+        name=name,
+        outs={name: out},
+        check_specs=[check],
+        deps=list(spec.inputs),
+        partitions_def=EXPERIMENT,
+        can_subset=True,  # so that the check can run alone, and waiting need not answer it
+    )
+    def asset(context: dg.AssetExecutionContext, studies: Studies):  # type: ignore[no-untyped-def]
         study = studies.study(context.partition_key)
-        outcome = attempt(body, study, tables)
+        if dg.AssetKey(name) not in context.selected_asset_keys:
+            yield stored_fits(study, name)
+            return
+        outcome = attempt(body, study)
         if isinstance(outcome, Waiting):
             context.log.info(f"{name} waits: {outcome}")
-            context.log_event(
-                dg.AssetObservation(
-                    asset_key=context.asset_key,
-                    partition=context.partition_key,
-                    metadata=waiting_metadata(outcome),
-                    description=f"waits: {outcome}",
-                )
-            )
+            context.log_event(_observed(name, context.partition_key, outcome))
             return
+        result = fits(name, outcome.frame)
+        if not result.passed:
+            yield result
+            raise dg.Failure(f"{result.description} Nothing was written.", allow_retries=False)
         notices = {f"notice: {n.code}": str(n) for n in study.notices}
         yield dg.MaterializeResult(
+            asset_key=name,
             value=outcome.frame,
             data_version=dg.DataVersion(content_digest(outcome.frame)),
             metadata={"rows": outcome.frame.height, **outcome.metadata, **notices},
+            check_results=[result],
         )
 
     return asset
 
 
-def attempt(body: Body, study: Study, tables: dict[str, pl.DataFrame]) -> Made | Waiting:
-    """Run a body; files that are not there yet become waiting, refusals become failures."""
+def attempt(body: Body, study: Study) -> Made | Waiting:
+    """Load what a body takes and run it. Files and people still waited for, here or before, become waiting;
+    refusals become failures.
+    """
+    name = body.__name__
     try:
-        return body(study, **tables)
+        owed = first_owed(study, name)
+        if owed is not None:
+            return owed
+        return body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES})
     except NotThere as missing:
         return missing.waiting
     except Refused as refused:
         raise failure(refused) from None
+
+
+def fits(name: str, frame: pl.DataFrame) -> dg.AssetCheckResult:
+    """The schema check's result on a frame."""
+    cases = misfits(name, frame)
+    if cases is None:
+        return dg.AssetCheckResult(check_name=SCHEMA, asset_key=name, passed=True, metadata={"rows": frame.height})
+    return dg.AssetCheckResult(
+        check_name=SCHEMA,
+        asset_key=name,
+        passed=False,
+        description=f"{cases.height} values of {name} don't fit its schema.",
+        metadata={"failures": cases.height, "failure_cases": as_table(cases)},
+    )
+
+
+def stored_fits(study: Study, name: str) -> dg.AssetCheckResult:
+    """The schema check's result on what is stored; a missing or altered file fails it."""
+    try:
+        return fits(name, read_table(study.path(name)))
+    except Refused as refused:
+        return dg.AssetCheckResult(check_name=SCHEMA, asset_key=name, passed=False, description=refused.message())
+
+
+def _observed(name: str, experiment: str, waiting: Waiting) -> dg.AssetObservation:
+    return dg.AssetObservation(
+        asset_key=name,
+        partition=experiment,
+        metadata=waiting_metadata(waiting),
+        description=f"waits: {waiting}",
+    )
 
 
 def waiting_metadata(waiting: Waiting) -> dict[str, Any]:

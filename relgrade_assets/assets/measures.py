@@ -45,6 +45,7 @@ def arm_measures(study: Study, query_measures: pl.DataFrame, query_sample: pl.Da
     frame = estimation.arm_measures(
         query_measures,
         query_sample,
+        kept=query_measures["query_id"].unique().sort().to_list(),
         names=d.measures,
         estimand=d.estimand,
         seed=d.seed,

@@ -33,9 +33,7 @@ def init(
     name: Annotated[str, typer.Argument(help="Name of the new experiment.")],
     rubric: Annotated[Rubric, typer.Option("--rubric", help="Which default rubric to begin with.")] = Rubric.docs,
 ) -> None:
-    """Make a new experiment: a commented experiment.yaml that validates, a rubric, and examples of each file it
-    names.
-    """
+    """Make a new experiment: a commented experiment.yaml that validates, a rubric, and the schema that editors read."""
     top = home()
     if not NAME.fullmatch(name):
         raise Refused(
@@ -45,6 +43,8 @@ def init(
     base = resources.files("relgrade_assets") / "templates"
     files = {"experiment.yaml": (base / "experiment.yaml").read_bytes().replace(b"NAME", name.encode())}
     files["rubric.md"] = (base / "rubrics" / f"{rubric.value}.md").read_bytes()
+    schema = resources.files("relgrade_assets") / "protocol" / "experiment.schema.json"
+    files["experiment.schema.json"] = schema.read_bytes()
     folder = top.experiments / name
     if not create_folder(folder, files):
         raise Refused(

@@ -41,6 +41,7 @@ class Step(BaseModel):
     what: str = ""
     by: str = ""
     round: int = Field(default=1, ge=1)
+    sheet: str = Field(default="", description="Digest of what the grader was shown, for a sheet.")
 
 
 @app.command()
@@ -100,6 +101,7 @@ def _do(top: Home, study: Study, step: Step, at: datetime) -> Outcome | None:
         pairs = worksheets.write_sheets(
             study, step.grader, top.state / "sheets" / study.name / str(study.round) / step.grader
         )
+        _require_same_sheet(study, step)
         say(f"{pairs} pairs on the sheet of {step.grader}")
     elif step.do == "collect":
         taken = returns.collect(study, step.grader, file, name=step.file)
@@ -111,6 +113,16 @@ def _do(top: Home, study: Study, step: Step, at: datetime) -> Outcome | None:
             f"round {rounds.open_next_round(study, cause=step.cause, what=step.what, by=step.by)} is open: {step.cause}"
         )
     return None
+
+
+def _require_same_sheet(study: Study, step: Step) -> None:
+    """Recorded answers hold for what the grader saw and nothing else."""
+    found = worksheets.sheet_digest(study, step.grader)
+    if found != step.sheet:
+        raise Refused(
+            f"The sheet of {step.grader} is not the one that was graded in the recorded study",
+            [Fault("recorded.yaml", f"a sheet with digest {found}", step.sheet or "a recorded digest")],
+        )
 
 
 def recorded(folder: Path) -> list[Step]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.home import Home
+from relgrade_assets.io.progress import on_the_way
 from relgrade_assets.io.study import Study, open_study
 
 if TYPE_CHECKING:
@@ -102,25 +103,11 @@ def require_tables(home: Home, name: str, *tables: str) -> Study:
     """
     study = open_study(home, name)
     if any(study.outdated(t) for t in tables):
-        from relgrade_assets.schemas import TABLES
-
-        needed = _back_from(tables, {n: [i for i in s.inputs if i in TABLES] for n, s in TABLES.items()})
-        outcome = run(home, name, tables=needed)
-        said = [f"{t} {why}" for t, why in {**outcome.refused, **outcome.failed_checks, **outcome.waiting}.items()]
+        outcome = run(home, name, tables=sorted({*tables, *(b for t in tables for b in on_the_way(t))}))
+        said = [f"{t}: {why}" for t, why in {**outcome.refused, **outcome.failed_checks, **outcome.waiting}.items()]
         study = open_study(home, name)
         if any(study.outdated(t) for t in tables):
             raise Refused(
                 f"{', '.join(tables)} of {name} can't be made yet: {'; '.join(said) or 'see relgrade status'}"
             )
     return study
-
-
-def _back_from(tables: Sequence[str], inputs: dict[str, list[str]]) -> list[str]:
-    needed: set[str] = set()
-    todo = list(tables)
-    while todo:
-        table = todo.pop()
-        if table not in needed:
-            needed.add(table)
-            todo += inputs[table]
-    return sorted(needed)

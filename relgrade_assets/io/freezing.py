@@ -9,7 +9,7 @@ import polars as pl
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import key as methods
-from relgrade_assets.protocol.canonical import canonical_json, digest
+from relgrade_assets.protocol.canonical import canonical_json, digest, digest_bytes
 from relgrade_assets.schemas import TABLES
 
 UNRATEABLE_AT_MOST = 0.02
@@ -29,16 +29,13 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
         canonical_json(row) + b"\n"
         for row in key.unrateable.select("query_id", "chunk_id").sort("query_id", "chunk_id").to_dicts()
     ]
-    study.keys.freeze(
-        study.name,
-        study.round,
-        {
-            "key.jsonl": body,
-            "unrateable.jsonl": b"".join(lines),
-            "key.json": canonical_json(identity(study, key, verdicts, sha)) + b"\n",
-        },
-    )
-    study.happened("frozen", {"round": study.round, "key_digest": sha})
+    files = {
+        "key.jsonl": body,
+        "unrateable.jsonl": b"".join(lines),
+        "key.json": canonical_json(identity(study, key, verdicts, sha)) + b"\n",
+    }
+    study.happened("frozen", {"round": study.round, "key_digest": sha})  # first: it closes the round (P35)
+    study.keys.freeze(study.name, study.round, files)
     return sha
 
 
@@ -69,7 +66,7 @@ def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -
         "inputs": {name: study.digest_of(name) for name in TABLES["frozen_key"].inputs},
         "verdicts": verdicts.select("gate", "threshold", "value", "verdict", "why").sort("gate").to_dicts(),
         "dropped_queries": list(key.dropped),
-        "emptied_strata": list(key.emptied_strata),
+        "emptied_strata": list(key.emptied),
         "unrateable": key.unrateable.height,
         "deviations": [x.model_dump(mode="json") for x in d.deviations],
     }
@@ -82,7 +79,7 @@ def require_frozen(study: Study, frame: pl.DataFrame) -> str:
     found = methods.key_digest(frame)
     stored = study.keys.load(study.name, study.round)
     logged = [e.body["key_digest"] for e in study.log if e.kind == "frozen" and e.round == study.round]
-    frozen = methods.digest_of_bytes(stored["key.jsonl"])
+    frozen = digest_bytes(stored["key.jsonl"])
     if not found == frozen or logged != [frozen]:
         raise Refused(
             f"The table frozen_key of {study.name} is not the key that was frozen for round {study.round}",
@@ -103,20 +100,17 @@ def first_reading(study: Study, key: str) -> None:
 
 
 def _require_rateable(study: Study, key: methods.Key) -> None:
-    pool = key.pooled
-    share = key.unrateable.height / pool if pool else 0.0
+    share = key.unrateable_share
     if share > UNRATEABLE_AT_MOST and not study.design.declared("unrateable_share"):
         raise Refused(
             "Too much of the pool could not be rated",
             [
                 Fault(
                     "grades",
-                    f"{key.unrateable.height} of {pool} pairs unrateable ({share:.1%})",
+                    f"{key.unrateable.height} pairs unrateable, {share:.1%} of the pool",
                     "at most 2%",
                     "Mend the corpus or the rubric, or declare 'unrateable_share' under deviations with a reason.",
                 )
             ],
             untouched="Nothing was frozen.",
         )
-    if not key.frame.height:
-        raise Refused("No query has a relevant chunk, so there is no key", untouched="Nothing was frozen.")

@@ -98,6 +98,33 @@ def waits_for(study: Study, table: str) -> Waiting | None:
     return outcome if isinstance(outcome, Waiting) else None
 
 
+def first_owed(study: Study, table: str) -> Waiting | None:
+    """What a table that is to be made waits for, before anything else of it is looked at: where an input table is not
+    current, the first thing that people or files still owe on the way to it. None where nothing is owed.
+    """
+    if not any(study.outdated(i) for i in TABLES[table].inputs if i in TABLES):
+        return None
+    for before in on_the_way(table):
+        if any(study.outdated(i) for i in TABLES[before].inputs if i in TABLES):
+            continue
+        owed = waits_for(study, before) if study.outdated(before) else None
+        if owed is not None:
+            return Waiting(f"{owed} for {before}", owed.done, owed.of) if not owed.of else owed
+    return None
+
+
+def on_the_way(table: str) -> list[str]:
+    """Every table that `table` is made from, in graph order."""
+    needed: set[str] = set()
+    todo = [i for i in TABLES[table].inputs if i in TABLES]
+    while todo:
+        name = todo.pop()
+        if name not in needed:
+            needed.add(name)
+            todo += [i for i in TABLES[name].inputs if i in TABLES]
+    return [name for name in TABLES if name in needed]
+
+
 def _refusal(study: Study, table: str) -> str:
     if table != "frozen_key" or study.outdated("verdicts"):
         return ""
@@ -112,12 +139,11 @@ def unmet(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
     binary = study.design.scale.top == 1
     return gates.standing(
         verdicts,
-        round=study.round,
         grades_digest=study.digest_of("grades") or "",
         audit_grades_digest=study.digest_of("audit_grades") or "",
-        gates_digest=gates.gates_digest(study.design.gates, binary_scale=binary),
+        gates_digest=gates.digest_of(study.design.gates, binary_scale=binary),
         protocol_digest=study.protocol,
-        expected=gates.expected_gates(binary_scale=binary),
+        expected_gates=gates.gates_of(binary_scale=binary),
     )
 
 

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -86,12 +86,12 @@ class Study:
 
     @property
     def log(self) -> list[events.Event]:
-        """The experiment's event chain."""
+        """The experiment's event chain, as it stands now."""
         return events.read(self.ledger, self.name)
 
-    @property
+    @cached_property
     def round(self) -> int:
-        """The current round: the last opening in the event log (P4)."""
+        """The round this study was opened in: the last opening in the event log (P4)."""
         return events.current_round(self.log)
 
     def file(self, named: str) -> Path:
@@ -131,6 +131,17 @@ class Study:
             base = base / "rounds" / str(round_ or self.round)
         return base / f"{table}.parquet"
 
+    def label(self, table: str) -> Label | None:
+        """What the stored table says of itself; None where there is none. Read once by each opened study."""
+        path = self.path(table)
+        if path not in self._labels:
+            self._labels[path] = read_label(path)
+        return self._labels[path]
+
+    @cached_property
+    def _labels(self) -> dict[Path, Label | None]:
+        return {}
+
     def store(self, table: str, frame: pl.DataFrame) -> Label:
         """Write a table with the digests of what it was made from, atomically."""
         self.require_protocol_of_round(table)
@@ -142,6 +153,7 @@ class Study:
             content_digest(frame),
         )
         write_table(self.path(table), frame, label)
+        self._labels[self.path(table)] = label
         return label
 
     def load(self, table: str) -> pl.DataFrame:
@@ -183,7 +195,7 @@ class Study:
         if table in seen:
             return []
         seen.add(table)
-        label = read_label(self.path(table))
+        label = self.label(table)
         again = f"Materialise {table} again."
         if label is None:
             return [Fault(table, "no such table yet", "it to be made", f"Materialise {table} first.")]
@@ -206,13 +218,22 @@ class Study:
         """The present digest of a source or a stored table; None where it is not there."""
         if name in SOURCES:
             return self.source_digest(name)
-        label = read_label(self.path(name))
+        label = self.label(name)
         return label.digest if label else None
 
     # sources
 
     def source_digest(self, name: str) -> str | None:
         """The present digest of an input that is observed, not made; None where its file is not there yet."""
+        if name not in self._digests:
+            self._digests[name] = self._source_digest(name)
+        return self._digests[name]
+
+    @cached_property
+    def _digests(self) -> dict[str, str | None]:
+        return {}
+
+    def _source_digest(self, name: str) -> str | None:
         d, graders, auditor = self.design, self.design.key_graders, [self.design.auditor.name]
         match name:
             case "design":
@@ -239,19 +260,8 @@ class Study:
                 files = [d.intents.file]
             case _:
                 raise KeyError(name)
-        return self._files_digest(name, files)
-
-    def _files_digest(self, source: str, files: list[str]) -> str | None:
-        if source not in self._file_digests:
-            each = [(named, _path_digest(self.file(named))) for named in files]
-            self._file_digests[source] = (
-                None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
-            )
-        return self._file_digests[source]
-
-    @cached_property
-    def _file_digests(self) -> dict[str, str | None]:
-        return {}
+        each = [(named, _path_digest(self.file(named))) for named in files]
+        return None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
 
     def named(self, *files: str) -> None:
         """Prove that files which the design names are there. NotThere, listing those that are not."""
@@ -291,7 +301,13 @@ def open_study(home: Home, name: str, *, clock: Clock = utc_now) -> Study:
     """Read the design of an experiment and open its ledger. Refused with every fault of the design."""
     folder = home.folder(name)
     design = read_design(folder / "experiment.yaml", name=f"data/experiments/{name}/experiment.yaml", folder_name=name)
-    return Study(home, name, folder, design, Ledger(home.ledger_url), clock)
+    return Study(home, name, folder, design, ledger_at(home.ledger_url), clock)
+
+
+@lru_cache(maxsize=8)
+def ledger_at(url: str) -> Ledger:
+    """The ledger behind a URL, opened and migrated once a process."""
+    return Ledger(url)
 
 
 def _short(value: str | None) -> str:
@@ -305,5 +321,11 @@ def _path_digest(path: Path) -> str | None:
         return digest([list(pair) for pair in each])
     if not path.is_file():
         return None
+    seen = path.stat()
+    return _file_digest(path, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _file_digest(path: Path, *_unchanged: int) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

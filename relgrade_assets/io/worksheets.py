@@ -23,6 +23,7 @@ from relgrade_assets.io.readers.records import Column, read_records
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.methods import sheets as sheet_methods
+from relgrade_assets.protocol.canonical import digest
 
 AT_ONCE = 5
 """Chunks an agent is shown at a time (P21)."""
@@ -61,6 +62,11 @@ def write_sheets(study: Study, grader: str, folder: Path) -> int:
     replace_folder(folder, files)
     study.ledger.record_issued(study.name, study.round, grader, content_digest(rows), at=study.clock())
     return rows.height
+
+
+def sheet_digest(study: Study, grader: str) -> str:
+    """sha256 of all that a grader is shown, in order: the rubric and the blind rows. Recorded answers hold for it."""
+    return digest([study.rubric, sheet_methods.blind_rows(sheet_of(study, grader))])
 
 
 def write_review_sheet(study: Study, path: Path) -> int:
