@@ -7,6 +7,7 @@ import warnings
 import dagster as dg
 
 warnings.filterwarnings("ignore", message=".*partitions_def on an AssetCheckSpec.*", category=dg.PreviewWarning)
+warnings.filterwarnings("ignore", message=".*observable_source_asset. is currently in beta", category=dg.BetaWarning)
 
 from relgrade_assets.assets import audit, grading, intents, key, measures, pooling, publication, queries  # noqa: E402
 from relgrade_assets.assets.build import EXPERIMENT  # noqa: E402
@@ -27,7 +28,7 @@ ASSETS = [
     for name in TABLES
 ]
 
-studies = Studies()
+studies = Studies.configure_at_launch()  # so that the table store gets the same configuration
 defs = dg.Definitions(
     assets=[*SOURCE_ASSETS, *ASSETS],
     asset_checks=GATE_CHECKS,

@@ -7,6 +7,7 @@ disagreement passes another.
 """
 
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,3 +152,8 @@ def answer(row: dict[str, str], by: Truth = truth) -> dict[str, object]:
     }
 
 
+def settings(top: Path) -> None:
+    """Dagster's settings in a top folder of the test's own, as they ship, and this process pointed at them."""
+    for name in ("dagster.yaml", "workspace.yaml"):
+        (top / name).write_bytes((Path(__file__).parent.parent / name).read_bytes())
+    os.environ["DAGSTER_HOME"] = str(top)

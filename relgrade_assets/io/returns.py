@@ -25,17 +25,21 @@ _PAIR = ["query_id", "chunk_id"]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a file: rows new to the ledger, changed (a new revision), the same as before, and refused."""
+    """What became of a file: rows new to the ledger, changed (a new revision), the same as before, refused, and (of
+    another tool's judgments) passed over since their pairs are not on the sheet.
+    """
 
     name: str
     new: int
     changed: int
     same: int
     refused: tuple[Fault, ...]
+    passed_over: int = 0
 
     def __str__(self) -> str:
         known = f"{self.new} new, {self.changed} changed, {self.same} already there"
-        return f"{self.name}: {known}, {len(self.refused)} refused"
+        over = f", {self.passed_over} of pairs that are not on the sheet passed over" if self.passed_over else ""
+        return f"{self.name}: {known}, {len(self.refused)} refused{over}"
 
 
 def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "rows") -> Taken:
@@ -51,11 +55,15 @@ def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "r
     good, bad = _rows(study, grader, path, name, form)
     known = good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
     strangers = known.filter(pl.col("row_digest").is_null())
-    bad += [
+    foreign = [
         (line, "", Fault(f"{name}, line {line}", f"the pair {q} {c}", f"a pair on {grader}'s sheet"))
         for line, q, c in strangers.select("line", *_PAIR).iter_rows()
     ]
     rows = known.drop_nulls("row_digest")
+    if form == "qrels" and rows.height:
+        passed_over = len(foreign)
+    else:
+        bad, passed_over = bad + foreign, 0
     if rows.height:
         open_first_round(study)
     taken = study.ledger.record_answers(
@@ -63,7 +71,7 @@ def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "r
     )
     refusals = [(line, raw, str(fault)) for line, raw, fault in bad]
     study.ledger.record_refusals(study.name, study.round, grader, refusals, source=name, at=study.clock())
-    return Taken(name, taken.new, taken.changed, taken.same, tuple(fault for _, _, fault in bad))
+    return Taken(name, taken.new, taken.changed, taken.same, tuple(fault for _, _, fault in bad), passed_over)
 
 
 def _rows(
