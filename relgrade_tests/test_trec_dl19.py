@@ -1,6 +1,8 @@
-"""TREC Deep Learning 2019 as a study: eight official runs as arms, gpt-4o's labels as the grader's, NIST's as the auditor's.
+"""TREC Deep Learning 2019 as a study: eight official runs as arms, gpt-4o's labels as the grader's, NIST's as the
+auditor's.
 
-The gate fails, as it should: the kappas are scikit-learn's, no key is frozen, nothing is measured, and the refusal says why
+The gate fails, as it should: the kappas are scikit-learn's, no key is frozen, nothing is measured, and the refusal
+says why
 (P25-P29, P34). The collection is not committed; without it the test is skipped.
 """
 
