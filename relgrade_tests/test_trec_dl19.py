@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from sklearn.metrics import cohen_kappa_score
+from tiny import home_of, settings, study_of
 
 from relgrade_assets.cli.run import Outcome, run
 from relgrade_assets.io.returns import collect
 from relgrade_assets.io.worksheets import write_sheets
-from relgrade_tests.tiny import home_of, settings, study_of
 
 RUNS = [
     "ICT-BERT2",
