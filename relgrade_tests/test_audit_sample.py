@@ -129,8 +129,20 @@ def test_p26_as_many_again_at_random() -> None:
     assert picked(got) == picked(chosen(MANY, THREE, at_least=10))
     some = dict(list(MANY.items())[:15])
     assert chosen(some, THREE, at_least=10, random_too=True).frame.height == 15
-    seeds = [set(picked(chosen(some, THREE, at_least=3, random_too=True, seed=f"s{i}"), "random")) for i in range(5)]
-    assert len({frozenset(s) for s in seeds}) > 1
+
+
+def test_p26_random_queries_go_by_hash_fresh_ones_first() -> None:
+    shared = {q: 0 if i < 3 else 9 for i, q in enumerate(MANY)}  # the first three are the few-arms choice
+    used = frozenset(list(MANY)[3:40])
+    got = chosen(shared, THREE, at_least=3, share=0.01, random_too=True)
+    again = chosen(shared, THREE, at_least=3, share=0.01, random_too=True, used=used)
+
+    def first(of: list[str]) -> list[str]:
+        parts = {q: json.dumps(["audit_random", "s", "1", q], separators=(",", ":")) for q in of}
+        return sorted(sorted(of, key=lambda q: hashlib.sha256(parts[q].encode()).hexdigest())[:3])
+
+    assert picked(got) == list(MANY)[:3] and picked(got, "random") == first(list(MANY)[3:])
+    assert picked(again, "random") == first(list(MANY)[40:]) and again.reused == 0
 
 
 def test_p13_only_query_ids_cross() -> None:

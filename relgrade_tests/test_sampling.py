@@ -124,6 +124,12 @@ def test_evenly_laws(sizes: dict[str, int], n: int) -> None:
     assert got == evenly(dict(reversed(sizes.items())), n, purpose="p", seed="s")
 
 
+def test_evenly_gives_odd_places_by_hash() -> None:
+    """P26: no stratum is first by its name or place; each gets the one odd place under some seed."""
+    got = [evenly({"a": 5, "b": 5, "c": 5}, 4, purpose="p", seed=str(i)) for i in range(20)]
+    assert {name for held in got for name, n in held.items() if n == 2} == {"a", "b", "c"}
+
+
 def test_p10_strata_of_one_query_degenerate() -> None:
     design = design_of(targets={"head": 1, "torso": 1, "tail": 1})
     assert draw(queries(head=[1], torso=[1], tail=[1]), design)["inclusion_probability"].to_list() == [1.0, 1.0, 1.0]
