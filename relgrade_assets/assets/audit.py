@@ -8,6 +8,7 @@ from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.errors import Waiting
 from relgrade_assets.io import events
+from relgrade_assets.io.judging import agreement_of, graded, verdicts_on
 from relgrade_assets.io.rounds import audited_before, lock_audit_sample
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import agreement as methods
@@ -67,8 +68,7 @@ def audit_sheets(
 @table
 def audit_grades(study: Study, audit_sheets: pl.DataFrame) -> Made | Waiting:
     """Take the auditor's accepted answers once every pair has one (P19, P23)."""
-    auditor = study.design.auditor.name
-    outcome = grading.complete(audit_sheets, study.ledger.answers(study.name, study.round, [auditor]), who=[auditor])
+    outcome = graded(study, audit_sheets, [study.design.auditor.name])
     if isinstance(outcome, Waiting):
         return outcome
     return Made(outcome, {"grades": show.bars(_counts(outcome), unit="pairs")})
@@ -78,15 +78,7 @@ def audit_grades(study: Study, audit_sheets: pl.DataFrame) -> Made | Waiting:
 def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, query_sample: pl.DataFrame) -> Made:
     """Compare the combined grades with the auditor's over the audited pools, and grader with grader (P27, P30)."""
     d = study.design
-    key = grading.combine(grades, order=d.key_graders, rule=d.combine)
-    frame = methods.table(
-        comparing.comparisons(key, grades, audit_grades, query_sample, graders=d.key_graders),
-        labels=d.scale.labels,
-        relevant_from=d.scale.relevant_from,
-        strata=[p.name for p in d.strata.parts],
-        seed=d.seed,
-        on_random=False,
-    )
+    frame = agreement_of(study, grades, audit_grades, query_sample)
     whole = frame.filter((pl.col("comparison") == methods.KEY_AUDITOR) & (pl.col("scope") == "all"))
     confusion = whole.filter(pl.col("statistic") == "confusion")
     named = whole.filter(pl.col("statistic").is_in(gates.gates_of(binary_scale=d.scale.top == 1)))
@@ -118,18 +110,7 @@ def disagreements(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame
 @table
 def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_grades: pl.DataFrame) -> Made:
     """Judge each gate on the agreement, and keep the digests of what was judged (P28, P29)."""
-    d = study.design
-    frame = gates.judge(
-        agreement,
-        gates=d.gates,
-        binary_scale=d.scale.top == 1,
-        round=study.round,
-        grades_digest=study.digest_of("grades") or "",
-        audit_grades_digest=study.digest_of("audit_grades") or "",
-        gates_digest=gates.digest_of(d.gates, binary_scale=d.scale.top == 1),
-        protocol_digest=study.protocol,
-        reused_sample=not audited_before(study).isdisjoint(audit_grades["query_id"]),
-    )
+    frame = verdicts_on(study, agreement, audit_grades)
     rows = frame.select("gate", "threshold", "value", "verdict").rows()
     passed = frame.filter(pl.col("verdict") == "passed").height
     return Made(frame, {"gates": show.grid(("gate", "threshold", "value", "verdict"), rows), "passed": passed})

@@ -5,6 +5,7 @@ import polars as pl
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.errors import Waiting
+from relgrade_assets.io.judging import graded
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grading
 from relgrade_assets.methods import sheets as methods
@@ -43,8 +44,7 @@ def sheets(
 @table
 def grades(study: Study, sheets: pl.DataFrame) -> Made | Waiting:
     """Take the graders' accepted answers once every pair has one (P19, P23)."""
-    who = study.design.key_graders
-    outcome = grading.complete(sheets, study.ledger.answers(study.name, study.round, who), who=who)
+    outcome = graded(study, sheets, study.design.key_graders)
     if isinstance(outcome, Waiting):
         return outcome
     named = outcome.with_columns(pl.col("grade").cast(pl.String).fill_null("unrateable").alias("named"))

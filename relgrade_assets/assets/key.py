@@ -6,7 +6,7 @@ from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.freezing import freeze
-from relgrade_assets.io.progress import unmet
+from relgrade_assets.io.judging import unmet
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grading
 from relgrade_assets.methods import key as methods

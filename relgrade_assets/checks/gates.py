@@ -12,7 +12,7 @@ import polars as pl
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.freezing import require_frozen
-from relgrade_assets.io.progress import unmet
+from relgrade_assets.io.judging import unmet
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import sampling
 from relgrade_assets.resources.studies import Studies

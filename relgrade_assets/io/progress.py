@@ -7,12 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import polars as pl
-
-from relgrade_assets.errors import Fault, Refused, Waiting
+from relgrade_assets.errors import Refused, Waiting
+from relgrade_assets.io.judging import graded, unmet
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.study import NotThere, Study
-from relgrade_assets.methods import gates, grading
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.protocol.canonical import digest
 from relgrade_assets.schemas import TABLES
@@ -94,7 +92,7 @@ def waits_for(study: Study, table: str) -> Waiting | None:
     if asked is None:
         return None
     sheets, who = asked
-    outcome = grading.complete(study.load(sheets), study.ledger.answers(study.name, study.round, who), who=who)
+    outcome = graded(study, study.load(sheets), who)
     return outcome if isinstance(outcome, Waiting) else None
 
 
@@ -129,22 +127,6 @@ def _refusal(study: Study, table: str) -> str:
     if table != "frozen_key" or study.outdated("verdicts"):
         return ""
     return "; ".join(str(f) for f in unmet(study, study.load("verdicts")))
-
-
-def unmet(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
-    """Why the gates don't hold on what is present (P29); empty where every verdict passed and is current.
-
-    The asset check, the status and the freeze all ask this.
-    """
-    binary = study.design.scale.top == 1
-    return gates.standing(
-        verdicts,
-        grades_digest=study.digest_of("grades") or "",
-        audit_grades_digest=study.digest_of("audit_grades") or "",
-        gates_digest=gates.digest_of(study.design.gates, binary_scale=binary),
-        protocol_digest=study.protocol,
-        expected_gates=gates.gates_of(binary_scale=binary),
-    )
 
 
 def complete_now(study: Study) -> Complete | None:

@@ -1,0 +1,104 @@
+"""Judging a study: complete grades from the ledger, their agreement, the gates' verdicts, and whether those stand.
+
+The assets make tables of these; the freeze makes them again, so that a stored table which was rewritten by hand, label
+and all, doesn't count (P29). The statistics and rules are methods'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Waiting
+from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.rounds import audited_before
+from relgrade_assets.io.study import Study
+from relgrade_assets.methods import agreement as methods
+from relgrade_assets.methods import comparisons, gates, grading
+
+_AGAIN = "Materialise grades, audit_grades, agreement and verdicts again."
+
+
+def graded(study: Study, sheets: pl.DataFrame, who: Sequence[str]) -> pl.DataFrame | Waiting:
+    """The ledger's accepted answers to `sheets` as the Grades table, or how many pairs each grader still owes (P19)."""
+    return grading.complete(sheets, study.ledger.answers(study.name, study.round, who), who=who)
+
+
+def agreement_of(
+    study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, query_sample: pl.DataFrame
+) -> pl.DataFrame:
+    """The Agreement table of the combined grades with the auditor's, and of grader with grader (P27, P30)."""
+    d = study.design
+    key = grading.combine(grades, order=d.key_graders, rule=d.combine)
+    return methods.table(
+        comparisons.comparisons(key, grades, audit_grades, query_sample, graders=d.key_graders),
+        labels=d.scale.labels,
+        relevant_from=d.scale.relevant_from,
+        strata=[p.name for p in d.strata.parts],
+        seed=d.seed,
+        on_random=False,
+    )
+
+
+def verdicts_on(study: Study, agreement: pl.DataFrame, audit_grades: pl.DataFrame) -> pl.DataFrame:
+    """The Verdicts table of an agreement, with the digests of what is present (P28, P29)."""
+    d = study.design
+    binary = d.scale.top == 1
+    return gates.judge(
+        agreement,
+        gates=d.gates,
+        binary_scale=binary,
+        round=study.round,
+        grades_digest=study.digest_of("grades") or "",
+        audit_grades_digest=study.digest_of("audit_grades") or "",
+        gates_digest=gates.digest_of(d.gates, binary_scale=binary),
+        protocol_digest=study.protocol,
+        reused_sample=not audited_before(study).isdisjoint(audit_grades["query_id"]),
+    )
+
+
+def unmet(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
+    """Why the gates don't hold on what is present (P29); empty where every verdict passed, is current, and is what the
+    ledger's answers give when they are judged again.
+
+    The asset check, the status and the freeze all ask this.
+    """
+    binary = study.design.scale.top == 1
+    faults = gates.standing(
+        verdicts,
+        grades_digest=study.digest_of("grades") or "",
+        audit_grades_digest=study.digest_of("audit_grades") or "",
+        gates_digest=gates.digest_of(study.design.gates, binary_scale=binary),
+        protocol_digest=study.protocol,
+        expected_gates=gates.gates_of(binary_scale=binary),
+    )
+    return faults or _rewritten(study, verdicts)
+
+
+def _rewritten(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
+    d = study.design
+    grades, audit_grades = study.load("grades"), study.load("audit_grades")
+    faults: list[Fault] = []
+    for table, sheets, who, stored in (
+        ("grades", "sheets", d.key_graders, grades),
+        ("audit_grades", "audit_sheets", [d.auditor.name], audit_grades),
+    ):
+        again = graded(study, study.load(sheets), who)
+        expected = str(again) if isinstance(again, Waiting) else content_digest(again)
+        if expected != content_digest(stored):
+            held = expected if isinstance(again, Waiting) else f"{expected[:12]}, the ledger's answers"
+            faults.append(Fault(table, f"grades {content_digest(stored)[:12]}", held, _AGAIN))
+    if faults:
+        return faults
+    agreement = agreement_of(study, grades, audit_grades, study.load("query_sample"))
+    present = {row["gate"]: row for row in verdicts_on(study, agreement, audit_grades).to_dicts()}
+    for row in verdicts.to_dicts():
+        now = present[row["gate"]]
+        if (row["verdict"], row["threshold"], row["value"]) != (now["verdict"], now["threshold"], now["value"]):
+            faults.append(
+                Fault(
+                    f"gate {row['gate']}", f"{row['verdict']}: {row['why']}", f"{now['verdict']}: {now['why']}", _AGAIN
+                )
+            )
+    return faults
