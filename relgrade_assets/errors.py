@@ -89,6 +89,14 @@ class Waiting:
         return f"{head} ({shown}{more})" if shown else head
 
 
+class NotThere(Exception):
+    """A file that the design names is not there yet: what is made from it waits (P2). Never an error."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self.waiting = waiting
+        super().__init__(str(waiting))
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A counted oddity that was accepted: `code` is stable, `text` is for people."""

@@ -11,10 +11,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from relgrade_assets.errors import Refused, Waiting
+from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frames import content_digest, read_table
 from relgrade_assets.io.progress import first_owed
-from relgrade_assets.io.study import NotThere, Study
+from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.resources.tables import as_table, misfits
 from relgrade_assets.schemas import TABLES
@@ -98,6 +98,7 @@ def attempt(body: Body, study: Study) -> Made | Waiting:
     """
     name = body.__name__
     try:
+        study.require_protocol_of_round(name)
         owed = first_owed(study, name)
         if owed is not None:
             return owed

@@ -5,8 +5,8 @@ digest of its content.
 import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
-from relgrade_assets.errors import Refused
-from relgrade_assets.io.study import NotThere, Study
+from relgrade_assets.errors import NotThere, Refused
+from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies
 from relgrade_assets.schemas import SOURCES
 

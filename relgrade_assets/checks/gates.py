@@ -49,7 +49,7 @@ def _agreement(study: Study) -> dg.AssetCheckResult:
     verdicts = study.load("verdicts")
     faults = unmet(study, verdicts)
     numbers = {row["gate"]: row["value"] for row in verdicts.drop_nulls("value").to_dicts()}
-    said = "; ".join(str(fault) for fault in faults) or "every gate passed on the present grades"
+    said = "\n".join(str(fault) for fault in faults) or "every gate passed on the present grades"
     return dg.AssetCheckResult(passed=not faults, description=said, metadata=numbers)
 
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, WAITING, Name, app, home, say, stop
+from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, WAITING, Name, app, home, say, stop, warn
+from relgrade_assets.cli.run import require_tables, write_settings
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import checking, checklist, progress, worksheets
 from relgrade_assets.io.atomic import create_folder, write_bytes
@@ -30,7 +31,7 @@ class Rubric(StrEnum):
 
 @app.command()
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the new experiment.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new experiment.")],
     rubric: Annotated[Rubric, typer.Option("--rubric", help="Which default rubric to begin with.")] = Rubric.docs,
 ) -> None:
     """Make a new experiment: a commented experiment.yaml that validates, a rubric, and the schema that editors read."""
@@ -38,7 +39,7 @@ def init(
     if not NAME.fullmatch(name):
         raise Refused(
             f"{name!r} can't be the name of an experiment",
-            [Fault("NAME", repr(name), "small letters, digits, - and _, at most 63")],
+            [Fault("NAME", repr(name), "small letters, digits, - and _, at most 63, beginning with a letter or digit")],
         )
     base = resources.files("relgrade_assets") / "templates"
     files = {"experiment.yaml": (base / "experiment.yaml").read_bytes().replace(b"NAME", name.encode())}
@@ -48,30 +49,30 @@ def init(
     folder = top.experiments / name
     if not create_folder(folder, files):
         raise Refused(
-            f"There is an experiment {name!r} already", [Fault(f"data/experiments/{name}", "a folder", "none")]
+            f"There is an experiment {name!r} already",
+            [Fault(f"data/experiments/{name}", "something", "nothing", "Take another name, or move it away.")],
         )
-    for settings in ("dagster.yaml", "workspace.yaml"):
-        if not (top.top / settings).exists():
-            write_bytes(top.top / settings, (base / settings).read_bytes())
+    write_settings(top)
     say(f"data/experiments/{name}/experiment.yaml and rubric.md are made.")
     say(f"Next: put in the files that experiment.yaml names, then `relgrade check {name}`.")
 
 
 @app.command()
 def check(name: Name) -> None:
-    """List every fault of an experiment and its files at once; change nothing."""
+    """List every fault of an experiment and its files at once, and what is waited for; change nothing."""
     report = checking.check(home(), name)
     for notice in report.notices:
         say(f"note: {notice}")
     for waiting in report.waiting:
         say(f"waiting: {waiting}")
     for refused in report.refused:
-        typer.echo(refused.message(), err=True)
+        warn(refused.message())
     if report.refused:
         stop(BAD_INPUT)
-    say(f"{name} is sound." if not report.waiting else f"{name} is sound so far; files are waited for.")
     if report.waiting:
+        say(f"{name} is sound so far.")
         stop(WAITING)
+    say(f"{name} is sound.")
 
 
 @app.command("export-queries")
@@ -80,8 +81,6 @@ def export_queries(
     out: Annotated[Path | None, typer.Option("--out", help="File to write; standard output where not given.")] = None,
 ) -> None:
     """Give the sampled queries to whoever runs the arms: JSON Lines of query_id and query."""
-    from relgrade_assets.cli.run import require_tables
-
     data = worksheets.export_queries(require_tables(home(), name, "query_sample"))
     if out is None:
         typer.echo(data.decode(), nl=False)

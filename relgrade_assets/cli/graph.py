@@ -2,44 +2,85 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from relgrade_assets.cli.app import NOT_PASSED, WAITING, Name, app, home, say, stop
+from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, OK, WAITING, Name, app, home, say, stop, warn
 from relgrade_assets.cli.results import arm_table, where_next
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
 from relgrade_assets.io.study import open_study
 
+NEXT: dict[str, str] = {
+    "intents": "`relgrade review {name} --write review.csv`, fill in the column verdict (ok or change), then "
+    "`relgrade review {name} review.csv`",
+    "grades": "`relgrade sheets {name} --grader {grader}`, then `relgrade collect {name} --grader {grader} ANSWERS`",
+    "audit_grades": "`relgrade sheets {name} --grader {auditor}`, then "
+    "`relgrade collect {name} --grader {auditor} ANSWERS`",
+}
+"""What a person does where a table waits for people."""
+
+
+class Job(StrEnum):
+    """The graph's jobs."""
+
+    everything = "everything"
+    regrade = "regrade"
+    recheck = "recheck"
+    repool = "repool"
+    publish = "publish"
+
 
 @app.command()
 def run(
     name: Name,
-    job: Annotated[str, typer.Option("--job", help="everything, regrade, recheck, repool or publish.")] = "everything",
+    job: Annotated[Job, typer.Option("--job", help="Which part of the graph.")] = Job.everything,
 ) -> None:
     """Materialise an experiment: what is ready is made, what waits says for what, a failed gate stops what comes
     after it.
     """
-    outcome = run_graph(home(), name, job=job)
+    outcome = run_graph(home(), name, job=job.value)
     tell(name, outcome)
-    if not outcome.ok:
-        stop(NOT_PASSED)
-    if outcome.waiting:
-        stop(WAITING)
+    stop(code_of(outcome))
+
+
+def code_of(outcome: Outcome) -> int:
+    """The exit code of a run: a gate that refuses is told from input that can't be used."""
+    if outcome.failed_checks or "frozen_key" in outcome.refused:
+        return NOT_PASSED
+    if outcome.refused:
+        return BAD_INPUT
+    return WAITING if outcome.waiting else OK
 
 
 def tell(name: str, outcome: Outcome) -> None:
-    """Say what was made, what waits and what was refused; and where a key was published, the arms and the hash."""
-    say(f"{name}: {len(outcome.made)} tables made.")
+    """Say what was made, what waits and what was refused, each once; and where a key was published, the arms and the
+    hash.
+    """
+    say(f"{name}: {_counted(len(outcome.made), 'table')} made.")
+    design = open_study(home(), name).design
     for table, why in outcome.waiting.items():
         say(f"  {table} waits: {why}")
-    for check, why in outcome.failed_checks.items():
-        typer.echo(f"  failed check {check}: {why}", err=True)
+        if table in NEXT:
+            step = NEXT[table].format(name=name, grader=design.key_graders[0], auditor=design.auditor.name)
+            say(f"    next: {step}")
     for table, why in outcome.refused.items():
-        typer.echo(f"  {table} refused: {why}", err=True)
+        warn(f"{table} is refused: {_indented(why)}")
+    for check, why in outcome.failed_checks.items():
+        if not any(why in told for told in outcome.refused.values()):
+            warn(f"The check {check} failed:\n  {_indented(why)}")
     if "published_key" in outcome.made:
         study = open_study(home(), name)
         say()
         say(arm_table(study))
         say(where_next(study))
+
+
+def _indented(text: str) -> str:
+    return "\n  ".join(text.splitlines())
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,6 +1,5 @@
-"""The entry point: importing the command modules registers their commands. Nothing else is here."""
+"""The entry point. The commands are listed in `app.py` and loaded when they are called."""
 
-from relgrade_assets.cli import experiments, graph, people, replay  # noqa: F401
 from relgrade_assets.cli.app import app, main
 
 __all__ = ["app", "main"]

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from relgrade_assets.cli.app import BAD_INPUT, Name, app, home, say, stop
-from relgrade_assets.errors import Refused
+from relgrade_assets.cli.app import BAD_INPUT, Name, app, home, say, stop, warn
+from relgrade_assets.cli.run import require_tables
+from relgrade_assets.errors import SHOWN_AT_MOST, Fault, Refused
 from relgrade_assets.io import returns, rounds, worksheets
 from relgrade_assets.io.study import open_study
 
-Grader = Annotated[str, typer.Option("--grader", help="A grader of the design, or the auditor.")]
+Grader = Annotated[str, typer.Option("--grader", metavar="GRADER", help="A grader of the design, or the auditor.")]
 
 
 class Form(StrEnum):
@@ -28,12 +29,11 @@ def sheets(
     name: Name,
     grader: Grader,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write; data/experiments/NAME/sheets/GRADER where not given.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to write; data/experiments/NAME/sheets/GRADER if not given."),
     ] = None,
 ) -> None:
     """Write a grader's blind sheet: whole, and in parts of five chunks a query."""
-    from relgrade_assets.cli.run import require_tables
-
     table = worksheets.sheet_table(open_study(home(), name), grader)
     study = require_tables(home(), name, table)
     folder = out or study.folder / "sheets" / grader
@@ -57,14 +57,10 @@ def collect(
         try:
             taken = returns.collect(study, grader, path, name=str(path), form=form.value)
         except Refused as whole:
-            typer.echo(whole.message(), err=True)
+            warn(whole.message())
             refused += 1
             continue
-        say(str(taken))
-        for fault in taken.refused[:20]:
-            typer.echo(f"  {fault}", err=True)
-        if len(taken.refused) > 20:
-            typer.echo(f"  ... and {len(taken.refused) - 20} more.", err=True)
+        _tell(taken, "The good rows are in the ledger; these are kept there as refused. Mend them and collect again.")
         refused += len(taken.refused)
     if refused:
         stop(BAD_INPUT)
@@ -80,27 +76,26 @@ def review(
     write: Annotated[Path | None, typer.Option("--write", help="Write the sheet to review instead.")] = None,
 ) -> None:
     """Write the intents out for review, or take the reviews (ok or change) row by row."""
-    from relgrade_assets.cli.run import require_tables
-
+    if (file is None) == (write is None):
+        raise Refused("relgrade review takes a filled-in sheet, or --write FILE to make one: give one of them")
     study = require_tables(home(), name, "query_sample")
     if write is not None:
-        say(f"{worksheets.write_review_sheet(study, write)} intents to review: {_shown(write)}")
-        return
-    if file is None:
-        raise Refused("relgrade review needs a file, or --write FILE to make one")
-    taken = returns.take_reviews(study, file, name=str(file), reviewer=reviewer or study.design.auditor.name)
-    say(str(taken))
-    for fault in taken.refused[:20]:
-        typer.echo(f"  {fault}", err=True)
-    if taken.refused:
-        stop(BAD_INPUT)
+        if write.exists():
+            mend = "Take its reviews first, then move it away; or name another file."
+            raise Refused(f"{write} is there already", [Fault(str(write), "a file", "none", mend)])
+        rows = worksheets.write_review_sheet(study, write)
+        say(f"{rows} intents to review: {_shown(write)}")
+        say(f"Fill in verdict (ok or change) and note, then `relgrade review {name} {write}`.")
+    if file is not None:
+        taken = returns.take_reviews(study, file, name=str(file), reviewer=reviewer or study.design.auditor.name)
+        _tell(taken, "The good reviews are in the ledger; these are not. Mend them and give the file again.")
+        if taken.refused:
+            stop(BAD_INPUT)
 
 
 @app.command("spot-check")
 def spot_check(name: Name) -> None:
     """Write the sheet on which a person checks the queries' types (P8)."""
-    from relgrade_assets.cli.run import require_tables
-
     path = worksheets.write_spot_check(require_tables(home(), name, "spot_check"))
     say(f"Fill in type_by_person, then `relgrade run {name}`: {_shown(path)}")
 
@@ -108,13 +103,30 @@ def spot_check(name: Name) -> None:
 @app.command()
 def revise(
     name: Name,
-    cause: Annotated[str, typer.Option("--cause", help="What went wrong: an intent, a boundary rule, drift, ...")],
-    what: Annotated[str, typer.Option("--what", help="What was changed.")] = "",
-    by: Annotated[str, typer.Option("--by", help="Who decided.")] = "",
+    cause: Annotated[
+        str, typer.Option("--cause", metavar="TEXT", help="What went wrong: an intent, a boundary rule, drift, ...")
+    ],
+    what: Annotated[str, typer.Option("--what", metavar="TEXT", help="What was changed.")] = "",
+    by: Annotated[str, typer.Option("--by", metavar="TEXT", help="Who decided.")] = "",
 ) -> None:
     """Log a revision with its cause and open the next round."""
+    if not cause.strip():
+        raise Refused("A revision has a cause", [Fault("--cause", "nothing", "what went wrong, in words")])
     number = rounds.open_next_round(open_study(home(), name), cause=cause, what=what, by=by)
     say(f"Round {number} of {name} is open. Review changed intents, then write fresh sheets.")
+
+
+def _tell(taken: returns.Taken, mend: str) -> None:
+    """What became of a file, and of each refused row why."""
+    say(str(taken))
+    for notice in taken.notices:
+        say(f"  note: {notice}")
+    for fault in taken.refused[:SHOWN_AT_MOST]:
+        warn(f"  {fault}")
+    if len(taken.refused) > SHOWN_AT_MOST:
+        warn(f"  ... and {len(taken.refused) - SHOWN_AT_MOST} more.")
+    if taken.refused:
+        warn(mend)
 
 
 def _shown(path: Path) -> str:

@@ -10,22 +10,25 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from relgrade_assets.cli.app import NOT_PASSED, Name, app, home, say, stop
-from relgrade_assets.cli.graph import tell
+from relgrade_assets.cli.app import Name, app, home, say, stop
+from relgrade_assets.cli.graph import code_of, tell
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import returns, rounds, worksheets
 from relgrade_assets.io.home import Home
+from relgrade_assets.io.readers.faults import shown
+from relgrade_assets.io.strict_yaml import Lines, read_list
 from relgrade_assets.io.study import Study, open_study
+from relgrade_assets.io.text import read_text
 
 DEMO = "networkx"
+RECORDED = "recorded.yaml"
 
 
 class Step(BaseModel):
@@ -34,14 +37,23 @@ class Step(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     do: Literal["run", "review", "sheets", "collect", "revise"]
-    at: datetime
+    at: AwareDatetime
     grader: str = ""
     file: str = ""
     cause: str = ""
     what: str = ""
     by: str = ""
-    round: int = Field(default=1, ge=1)
+    round: int = Field(default=1, strict=True, ge=1)
     sheet: str = Field(default="", description="Digest of what the grader was shown, for a sheet.")
+
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "review": ("file",),
+    "sheets": ("grader", "sheet"),
+    "collect": ("grader", "file"),
+    "revise": ("cause",),
+}
+"""Keys that a step can't do without."""
 
 
 @app.command()
@@ -79,12 +91,10 @@ def _replay(top: Home, name: str) -> None:
         study = open_study(top, name, clock=lambda at=at: at)  # type: ignore[misc]
         if step.round < study.round or (step.do != "run" and _frozen(study)):
             continue
-        told = _do(top, study, step, at)
-        outcome = told or outcome
+        outcome = _do(top, study, step, at) or outcome
     if outcome is not None:
         tell(name, outcome)
-        if not outcome.ok:
-            stop(NOT_PASSED)
+        stop(code_of(outcome))
 
 
 def _frozen(study: Study) -> bool:
@@ -107,7 +117,9 @@ def _do(top: Home, study: Study, step: Step, at: datetime) -> Outcome | None:
         taken = returns.collect(study, step.grader, file, name=step.file)
         say(str(taken))
         if taken.refused:
-            raise Refused(f"A recorded answer of {study.name} is refused", taken.refused)
+            raise Refused(
+                f"A recorded answer of {study.name} is refused", taken.refused, untouched="The good rows were taken."
+            )
     elif step.do == "revise":
         say(
             f"round {rounds.open_next_round(study, cause=step.cause, what=step.what, by=step.by)} is open: {step.cause}"
@@ -126,19 +138,51 @@ def _require_same_sheet(study: Study, step: Step) -> None:
 
 
 def recorded(folder: Path) -> list[Step]:
-    """The recorded steps of an experiment. Refused where there are none or the file is no list of steps."""
-    path = folder / "recorded.yaml"
+    """The recorded steps of an experiment, each with the file that it names. Refused, with every fault and its line,
+    where there are none or one can't be done.
+    """
+    path = folder / RECORDED
     if not path.is_file():
-        raise Refused(f"{folder.name} holds no recorded study", [Fault("recorded.yaml", "no file", "a list of steps")])
-    try:
-        return TypeAdapter(list[Step]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Refused(
-            "recorded.yaml can't be read", [Fault("recorded.yaml", str(error).replace("\n", " "), "YAML")]
-        ) from None
-    except ValidationError as error:
-        faults = [
-            Fault(f"recorded.yaml, {'.'.join(map(str, e['loc']))}", repr(e["input"])[:80], e["msg"])
-            for e in error.errors()
-        ]
-        raise Refused("recorded.yaml is no list of steps", faults) from None
+        raise Refused(f"{folder.name} holds no recorded study", [Fault(RECORDED, "no file", "a list of steps")])
+    items, lines = read_list(read_text(path, name=RECORDED, inside=folder).data.decode(), RECORDED)
+    steps: list[Step] = []
+    faults: list[Fault] = []
+    for i, item in enumerate(items):
+        try:
+            steps.append(Step.model_validate(item))
+        except ValidationError as error:
+            faults += [_fault(dict(e), i, lines) for e in error.errors(include_url=False)]
+            continue
+        faults += _undoable(steps[-1], folder, f"{RECORDED}, line {lines[(str(i),)]}")
+    if not items:
+        faults.append(Fault(RECORDED, "an empty list", "steps"))
+    if faults:
+        raise Refused(f"{RECORDED} can't be replayed", faults)
+    return steps
+
+
+def _fault(error: dict[str, Any], i: int, lines: Lines) -> Fault:
+    at = tuple(map(str, (i, *error["loc"])))
+    line = next(lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines)
+    where = f"{RECORDED}, line {line}" + (f", key {at[-1]}" if len(at) > 1 else "")
+    if error["type"] == "missing":
+        return Fault(where, "no such key", "it to be there", f"Add {at[-1]!r}.")
+    if error["type"] == "extra_forbidden":
+        return Fault(where, "a key that no step has", f"one of {', '.join(Step.model_fields)}")
+    expected = str(error["msg"]).removeprefix("Input should be ").removeprefix("Input should have ")
+    return Fault(where, shown(error["input"]), expected)
+
+
+def _undoable(step: Step, folder: Path, where: str) -> list[Fault]:
+    faults = [
+        Fault(f"{where}, key {key}", f"nothing, to {step.do}", "it to be there", f"Add {key!r}.")
+        for key in NEEDS.get(step.do, ())
+        if not getattr(step, key).strip()
+    ]
+    if step.file:
+        file = folder / step.file
+        if not file.resolve().is_relative_to(folder.resolve()):
+            faults.append(Fault(f"{where}, key file", shown(step.file), "a file inside the experiment's folder"))
+        elif not file.is_file():
+            faults.append(Fault(f"{where}, key file", f"{shown(step.file)}, which is not there", "a file"))
+    return faults

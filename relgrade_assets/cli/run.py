@@ -4,20 +4,28 @@ asked for.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from relgrade_assets.errors import Refused
-from relgrade_assets.io.home import Home
+from relgrade_assets.errors import NotThere, Refused, Waiting
+from relgrade_assets.io.atomic import write_bytes
+from relgrade_assets.io.home import HOME, Home
 from relgrade_assets.io.progress import on_the_way
 from relgrade_assets.io.study import Study, open_study
+from relgrade_assets.schemas import TABLES
 
 if TYPE_CHECKING:
     import dagster as dg
 
-Told = Callable[[str], None]
+SETTINGS = ("dagster.yaml", "workspace.yaml")
+_DAGSTER = "DAGSTER_HOME"
+_SKIPPED_CHECK = "emitted no result in step"
+"""What Dagster logs of a gate whose table waits: nothing was made, so that there was nothing to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +50,79 @@ def run(
     job: str = "everything",
     at: str = "",
     tables: Sequence[str] = (),
-    told: Told = lambda line: None,
 ) -> Outcome:
     """Register the experiment, observe its sources, and run a job of the graph (or only `tables`) in this process.
 
     Refused where the design can't be used. What happens in the graph is told in the outcome.
     """
     study = open_study(home, name)
-    os.environ.setdefault("DAGSTER_HOME", str(home.top))
-    os.environ["RELGRADE_HOME"] = str(home.top)
-    os.chdir(home.top)  # the storage folders of dagster.yaml are relative to the top folder
-    import dagster as dg
+    with _inside(home):
+        import dagster as dg
 
-    from relgrade_assets.definitions import EXPERIMENT, defs, observations
+        from relgrade_assets.definitions import EXPERIMENT, defs, observations
 
-    with dg.DagsterInstance.get() as instance:
-        if name not in instance.get_dynamic_partitions(str(EXPERIMENT.name)):
-            instance.add_dynamic_partitions(str(EXPERIMENT.name), [name])
-        for observation in observations(study):
-            instance.report_runless_asset_event(observation)
-        result = defs.resolve_job_def(job).execute_in_process(
-            run_config={
-                "resources": {"studies": {"config": {"top": str(home.top), "at": at}}},
-                "loggers": {"progress": {"config": {}}},
-            },
-            instance=instance,
-            partition_key=name,
-            tags={"relgrade/reason": "relgrade run"},
-            raise_on_error=False,
-            asset_selection=[dg.AssetKey(t) for t in tables] or None,
-        )
-    return _outcome(result, study)
+        _quiet()
+        with dg.DagsterInstance.get() as instance:
+            if name not in instance.get_dynamic_partitions(str(EXPERIMENT.name)):
+                instance.add_dynamic_partitions(str(EXPERIMENT.name), [name])
+            for observation in observations(study):
+                instance.report_runless_asset_event(observation)
+            result = defs.resolve_job_def(job).execute_in_process(
+                run_config={
+                    "resources": {"studies": {"config": {"top": str(home.top), "at": at}}},
+                    "loggers": {"progress": {"config": {}}},
+                },
+                instance=instance,
+                partition_key=name,
+                tags={"relgrade/reason": "relgrade run"},
+                raise_on_error=False,
+                asset_selection=[dg.AssetKey(t) for t in tables] or None,
+            )
+    return _outcome(result)
 
 
-def _outcome(result: dg.ExecuteInProcessResult, study: Study) -> Outcome:
+def write_settings(home: Home) -> None:
+    """Put Dagster's settings into the top folder where it has none, so that its state stays there and nothing is sent
+    anywhere.
+    """
+    for name in SETTINGS:
+        if not (home.top / name).exists():
+            write_bytes(home.top / name, (resources.files("relgrade_assets") / "templates" / name).read_bytes())
+
+
+@contextmanager
+def _inside(home: Home) -> Iterator[None]:
+    """The top folder as the current one and Dagster's state in it (unless the environment says otherwise), until the
+    run ends: the storage folders of dagster.yaml are relative.
+    """
+    before = {key: os.environ.get(key) for key in (_DAGSTER, HOME)}
+    if before[_DAGSTER] is None:
+        write_settings(home)
+    os.environ.update({_DAGSTER: before[_DAGSTER] or str(home.top), HOME: str(home.top)})
+    try:
+        with chdir(home.top):
+            yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _quiet() -> None:
+    """Keep that one warning of Dagster's off the terminal; every other stays."""
+    logger = logging.getLogger("dagster._core.execution.plan.active")
+    if not any(isinstance(f, _WithoutSkippedChecks) for f in logger.filters):
+        logger.addFilter(_WithoutSkippedChecks())
+
+
+class _WithoutSkippedChecks(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return _SKIPPED_CHECK not in record.getMessage()
+
+
+def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:
     made: list[str] = []
     waiting: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -91,23 +138,40 @@ def _outcome(result: dg.ExecuteInProcessResult, study: Study) -> Outcome:
             )
         elif kind == "ASSET_CHECK_EVALUATION" and not data.passed:
             failed[f"{data.asset_key.to_user_string()}: {data.check_name}"] = data.description or "failed"
-        elif kind == "STEP_FAILURE" and "check" not in str(event.step_key):
-            told = data.user_failure_data.description if data.user_failure_data else data.error.to_string()
-            refused[str(event.step_key)] = told
+        elif kind == "STEP_FAILURE" and event.step_key in TABLES:
+            refused[str(event.step_key)] = _told(data)
+        elif kind == "STEP_FAILURE" and not any(str(event.step_key) == k.replace(": ", "_") for k in failed):
+            failed[str(event.step_key)] = _told(data)
     return Outcome(tuple(made), waiting, refused, failed)
+
+
+def _told(data: Any) -> str:
+    """Why a step failed, in words: the refusal, or of an error that nobody foresaw its message without the stack."""
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        return str(data.user_failure_data.description)
+    error = data.error
+    while error.cause is not None:
+        error = error.cause
+    return (
+        f"{error.message.strip()}\n"
+        "This error was not foreseen. The run's page in Dagster has all of it; what was made before stands."
+    )
 
 
 def require_tables(home: Home, name: str, *tables: str) -> Study:
     """A study whose `tables` are current, made first where they are not. Refused with what the graph said where they
-    can't be.
+    can't be; NotThere where people or files are still waited for.
     """
     study = open_study(home, name)
-    if any(study.outdated(t) for t in tables):
-        outcome = run(home, name, tables=sorted({*tables, *(b for t in tables for b in on_the_way(t))}))
-        said = [f"{t}: {why}" for t, why in {**outcome.refused, **outcome.failed_checks, **outcome.waiting}.items()]
-        study = open_study(home, name)
-        if any(study.outdated(t) for t in tables):
-            raise Refused(
-                f"{', '.join(tables)} of {name} can't be made yet: {'; '.join(said) or 'see relgrade status'}"
-            )
-    return study
+    if not any(study.outdated(t) for t in tables):
+        return study
+    outcome = run(home, name, tables=sorted({*tables, *(b for t in tables for b in on_the_way(t))}))
+    study = open_study(home, name)
+    if not any(study.outdated(t) for t in tables):
+        return study
+    wanted = ", ".join(tables)
+    for table, why in {**outcome.refused, **outcome.failed_checks}.items():
+        raise Refused(f"{wanted} of {name} can't be made, since {table} is refused", untouched=why)
+    for table, why in outcome.waiting.items():
+        raise NotThere(Waiting(f"{wanted} of {name} can't be made yet, since {table} waits: {why}"))
+    raise Refused(f"{wanted} of {name} can't be made; `relgrade status {name}` says how it stands")

@@ -39,6 +39,19 @@ def utc_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def is_there(url: str) -> bool:
+    """Whether there is a ledger behind `url`, without making one. True where that can't be told: opening it will say
+    why.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return not parsed.database or Path(parsed.database).exists()
+        return sa.inspect(sa.create_engine(parsed, poolclass=NullPool)).has_table(VERSION_TABLE)
+    except (SQLAlchemyError, ImportError, OSError):
+        return True
+
+
 class Database:
     """One database behind a URL, opened and migrated. Raises Refused where it can't be opened, is not ours, or is
     newer than this relgrade.

@@ -45,6 +45,45 @@ def read_design(path: Path, *, name: str, folder_name: str) -> Design:
     return design
 
 
+def read_sound_parts(path: Path, *, name: str) -> tuple[Design, frozenset[str]] | None:
+    """Of a design that has faults: one that takes over every part that is sound, and the names of those parts (with
+    those left at their default). For looking at the files it names although it can't be run; None where it is no YAML.
+    """
+    try:
+        value = read_mapping(_text(path, name), name).value
+    except Refused:
+        return None
+    held = deepcopy(_SOUND)
+    own = {part for part in Design.model_fields if part not in value and part not in _SOUND}
+    for part in Design.model_fields:
+        given = value.get(part)
+        if part == "arms" and isinstance(given, list):
+            given = _sound_arms(given, held)
+        if part in value and part != "deviations" and _is_sound({**held, part: given}):
+            held[part] = given
+            own.add(part)
+    listed = value.get("deviations")
+    declared = {d.get("code") for d in listed if isinstance(d, dict)} if isinstance(listed, list) else set()
+    held["deviations"] = [d for d in held["deviations"] if d["code"] in declared or d["code"] not in _OF_DATA]
+    return Design.model_validate(held), frozenset(own)
+
+
+def _sound_arms(given: list[Any], held: dict[str, Any]) -> list[Any]:
+    arms: list[Any] = []
+    for arm in given:
+        if _is_sound({**held, "arms": [*arms, arm]}):
+            arms.append(arm)
+    return arms
+
+
+def _is_sound(value: dict[str, Any]) -> bool:
+    try:
+        Design.model_validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
 def _text(path: Path, name: str) -> str:
     try:
         with path.open("rb") as file:
@@ -203,6 +242,9 @@ _SOUND: dict[str, Any] = {
     "deviations": [{"code": code, "reason": "stands in for a faulty part"} for code in MEANING],
 }
 """A sound value for each part, put in place of a faulty one while the others are compared."""
+
+_OF_DATA = ("missing_arm", "unreviewed_intents")
+"""Departures that only data shows: they stand where the file itself declares them."""
 
 _WORDS: Mapping[str, str] = {
     "int_type": "a whole number",

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from relgrade_assets.errors import Refused, Waiting
+from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.judging import graded, unmet
 from relgrade_assets.io.readers.intents import read_intents
-from relgrade_assets.io.study import NotThere, Study
+from relgrade_assets.io.study import Study
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.protocol.canonical import digest
 from relgrade_assets.schemas import TABLES
@@ -126,7 +126,7 @@ def on_the_way(table: str) -> list[str]:
 def _refusal(study: Study, table: str) -> str:
     if table != "frozen_key" or study.outdated("verdicts"):
         return ""
-    return "; ".join(str(f) for f in unmet(study, study.load("verdicts")))
+    return "\n".join(str(f) for f in unmet(study, study.load("verdicts")))
 
 
 def complete_now(study: Study) -> Complete | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import polars as pl
 
-from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.readers.intents import read_reviews
 from relgrade_assets.io.readers.judgments import read_grades
@@ -18,6 +18,7 @@ from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.rounds import open_first_round
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.worksheets import row_digests, sheet_of
+from relgrade_assets.protocol.canonical import canonical_json
 
 Form = Literal["rows", "qrels"]
 _PAIR = ["query_id", "chunk_id"]
@@ -34,12 +35,24 @@ class Taken:
     changed: int
     same: int
     refused: tuple[Fault, ...]
+    rows_refused: int
     passed_over: int = 0
+    notices: tuple[Notice, ...] = ()
 
     def __str__(self) -> str:
         known = f"{self.new} new, {self.changed} changed, {self.same} already there"
         over = f", {self.passed_over} of pairs that are not on the sheet passed over" if self.passed_over else ""
-        return f"{self.name}: {known}, {len(self.refused)} refused{over}"
+        return f"{self.name}: {known}, {self.rows_refused} refused{over}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A file's rows: the good ones; of the others every fault, and for the ledger line, text and why, once a row."""
+
+    good: pl.DataFrame
+    faults: tuple[Fault, ...]
+    refused: tuple[tuple[int, str, str], ...]
+    notices: tuple[Notice, ...]
 
 
 def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "rows") -> Taken:
@@ -52,31 +65,35 @@ def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "r
     sheet = sheet_of(study, grader)
     study.require_protocol_of_round()
     _require_issued(study, grader, sheet)
-    good, bad = _rows(study, grader, path, name, form)
-    known = good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
-    strangers = known.filter(pl.col("row_digest").is_null())
-    foreign = [
-        (line, "", Fault(f"{name}, line {line}", f"the pair {q} {c}", f"a pair on {grader}'s sheet"))
-        for line, q, c in strangers.select("line", *_PAIR).iter_rows()
-    ]
+    read = _rows(study, grader, path, name, form)
+    known = read.good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
     rows = known.drop_nulls("row_digest")
-    if form == "qrels" and rows.height:
-        passed_over = len(foreign)
-    else:
-        bad, passed_over = bad + foreign, 0
+    strangers = known.filter(pl.col("row_digest").is_null()).to_dicts()
+    faults = list(read.faults)
+    refused = list(read.refused)
+    passed_over = len(strangers) if form == "qrels" and rows.height else 0
+    for row in strangers if not passed_over else ():
+        fault = Fault(
+            f"{name}, line {row['line']}",
+            f"the pair {row['query_id']} {row['chunk_id']}",
+            f"a pair on {grader}'s sheet of round {study.round}",
+        )
+        faults.append(fault)
+        refused.append((row["line"], _as_text(row), str(fault)))
     if rows.height:
         open_first_round(study)
     taken = study.ledger.record_answers(
         study.name, study.round, grader, rows.drop("line"), source=name, at=study.clock()
     )
-    refusals = [(line, raw, str(fault)) for line, raw, fault in bad]
-    study.ledger.record_refusals(study.name, study.round, grader, refusals, source=name, at=study.clock())
-    return Taken(name, taken.new, taken.changed, taken.same, tuple(fault for _, _, fault in bad), passed_over)
+    study.ledger.record_refusals(study.name, study.round, grader, sorted(refused), source=name, at=study.clock())
+    return Taken(name, taken.new, taken.changed, taken.same, tuple(faults), len(refused), passed_over, read.notices)
 
 
-def _rows(
-    study: Study, grader: str, path: Path, name: str, form: Form
-) -> tuple[pl.DataFrame, list[tuple[int, str, Fault]]]:
+def _as_text(row: dict[str, object]) -> str:
+    return canonical_json({k: row[k] for k in (*_PAIR, "reason", "grade")}).decode()
+
+
+def _rows(study: Study, grader: str, path: Path, name: str, form: Form) -> _Rows:
     d = study.design
     top = d.scale.top
     if form == "qrels":
@@ -92,14 +109,19 @@ def _rows(
                     )
                 ],
             )
-        frame = read_qrels(path, name=name, form=None).frame.with_row_index("line", offset=1)
+        qrels = read_qrels(path, name=name, form=None)
+        frame = qrels.frame.with_row_index("line", offset=1)
         off = frame.filter((pl.col("grade") > top) | (pl.col("grade") < -1))
-        bad = [
-            (n, "", Fault(f"{name}, row {n}", f"grade {g}", f"0 to {top}, or -1"))
+        faults = tuple(
+            Fault(f"{name}, row {n}", f"grade {g}", f"0 to {top}, or -1")
             for n, g in off.select("line", "grade").iter_rows()
-        ]
+        )
+        refused = tuple(
+            (row["line"], f"{row['query_id']} {row['group']} {row['chunk_id']} {row['grade']}", str(fault))
+            for row, fault in zip(off.to_dicts(), faults, strict=True)
+        )
         kept = frame.join(off, on="line", how="anti")
-        return kept.select(
+        good = kept.select(
             pl.col("line").cast(pl.Int64),
             *_PAIR,
             reason=pl.lit(None, pl.String),
@@ -107,12 +129,11 @@ def _rows(
             unrateable=pl.col("grade") == -1,
             judge_later=pl.lit(False),
             corpus_cleanup=pl.lit(False),
-        ), bad
+        )
+        return _Rows(good, faults, refused, qrels.notices)
     auditor_is_human = grader == d.auditor.name and d.auditor.kind == "human"
     read = read_grades(path, name=name, top_grade=top, reason_needed="above_zero" if auditor_is_human else "all")
-    raw = {line: (text, why) for line, text, why in read.bad_lines}
-    bad = [(line, raw[line][0], fault) for line, fault in zip(raw, read.bad, strict=True)]
-    return read.good, bad
+    return _Rows(read.good, read.bad, read.bad_lines, read.notices)
 
 
 def _require_issued(study: Study, grader: str, sheet: pl.DataFrame) -> None:
@@ -141,18 +162,19 @@ def _require_issued(study: Study, grader: str, sheet: pl.DataFrame) -> None:
 def take_reviews(study: Study, path: Path, *, name: str, reviewer: str) -> Taken:
     """Take reviews of intents; each is tied to the row as it stands, so that a changed row loses it (P16, P17).
 
-    A row whose intent is not the present one is refused. Refused as a whole where the reviewer is not the auditor.
+    A row whose intent is not the present one is refused. Refused as a whole where the reviewer is not the auditor, or
+    says something new after the first audit sheet. A review that stands already changes nothing.
     """
     if reviewer != study.design.auditor.name:
         raise Refused(
             "Intents are reviewed by the auditor",
             [Fault("--reviewer", repr(reviewer), repr(study.design.auditor.name))],
         )
-    _require_before_audit(study, reviewer)
     present = row_digests(study)
     rows: list[dict[str, str | None]] = []
     bad: list[Fault] = []
-    for row in read_reviews(path, name=name).frame.to_dicts():
+    read = read_reviews(path, name=name)
+    for row in read.frame.to_dicts():
         query = str(row["query_id"])
         where = f"{name}, query {query}"
         if query not in present:
@@ -168,8 +190,12 @@ def take_reviews(study: Study, path: Path, *, name: str, reviewer: str) -> Taken
                 {"query_id": query, "row_digest": present[query][1], "verdict": row["verdict"], "note": row["note"]}
             )
     schema = {"query_id": pl.String, "row_digest": pl.String, "verdict": pl.String, "note": pl.String}
-    taken = study.ledger.record_reviews(study.name, reviewer, pl.DataFrame(rows, schema=schema), at=study.clock())
-    return Taken(name, taken.new, taken.changed, taken.same, tuple(bad))
+    frame = pl.DataFrame(rows, schema=schema).with_columns(pl.col("note").fill_null(""))
+    known = study.ledger.reviews(study.name).filter(pl.col("reviewer") == reviewer)
+    if frame.join(known, on=frame.columns, how="anti").height:
+        _require_before_audit(study, reviewer)
+    taken = study.ledger.record_reviews(study.name, reviewer, frame, at=study.clock())
+    return Taken(name, taken.new, taken.changed, taken.same, tuple(bad), len(bad), notices=read.notices)
 
 
 def _require_before_audit(study: Study, reviewer: str) -> None:

@@ -81,22 +81,46 @@ for _tag, _form, _first in (
 
 def read_mapping(text: str, name: str) -> Mapping:
     """The keys and values of a text, called `name` in messages. Raises Refused where it is no YAML, or no mapping."""
+    node, value = _document(text, name)
+    if not isinstance(value, dict) or node is None:
+        raise Refused(f"{name} is no experiment", [_of_kind(node, value, name, "keys and values, as in `name: ...`")])
+    lines, repeated = _lines(node, name)
+    return Mapping(value, lines, repeated)
+
+
+def read_list(text: str, name: str) -> tuple[list[Any], Lines]:
+    """The items of a text that is a list, and the line of each key and item. Raises Refused where it is no YAML, no
+    list, or a key stands twice.
+    """
+    node, value = _document(text, name)
+    if not isinstance(value, list) or node is None:
+        raise Refused(f"{name} is no list", [_of_kind(node, value, name, "a list, as in `- ...`")])
+    lines, repeated = _lines(node, name)
+    if repeated:
+        raise Refused(f"{name} can't be used", repeated)
+    return value, lines
+
+
+def _document(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        value = None if node is None else loader.construct_document(node)
+        return node, None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise Refused(f"{name} is not YAML that relgrade reads", [_fault(error, text, name)]) from None
-    if not isinstance(value, dict) or node is None:
-        kind = {list: "a list", type(None): "nothing but comments"}.get(type(value), "a single value")
-        where = name if node is None else f"{name}, line {node.start_mark.line + 1}"
-        raise Refused(
-            f"{name} is no experiment", [Fault(where, f"{kind} at the top", "keys and values, as in `name: ...`")]
-        )
+
+
+def _of_kind(node: yaml.Node | None, value: object, name: str, expected: str) -> Fault:
+    kinds = {list: "a list", dict: "keys and values", type(None): "nothing but comments"}
+    where = name if node is None else f"{name}, line {node.start_mark.line + 1}"
+    return Fault(where, f"{kinds.get(type(value), 'a single value')} at the top", expected)
+
+
+def _lines(node: yaml.Node, name: str) -> tuple[Lines, tuple[Fault, ...]]:
     lines: Lines = {}
     repeated: list[Fault] = []
     _walk(node, (), name, lines, repeated)
-    return Mapping(value, lines, tuple(repeated))
+    return lines, tuple(repeated)
 
 
 def _fault(error: yaml.YAMLError, text: str, name: str) -> Fault:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import polars as pl
 
-from relgrade_assets.errors import Fault, Notice, Refused, Waiting
+from relgrade_assets.errors import Fault, Notice, NotThere, Refused, Waiting
 from relgrade_assets.io import events
 from relgrade_assets.io.atomic import locked, write_bytes
+from relgrade_assets.io.database import is_there
 from relgrade_assets.io.experiment_file import read_design
 from relgrade_assets.io.frames import Label, content_digest, read_label, read_table, write_table
 from relgrade_assets.io.home import Home
@@ -27,6 +28,7 @@ from relgrade_assets.io.key_store import KeyStore
 from relgrade_assets.io.ledger import Ledger
 from relgrade_assets.io.readers.corpus import read_corpus
 from relgrade_assets.io.readers.query_log import read_query_log
+from relgrade_assets.io.text import Text, read_text
 from relgrade_assets.protocol.canonical import digest
 from relgrade_assets.protocol.design import Design
 from relgrade_assets.schemas import SOURCES, TABLES
@@ -40,14 +42,6 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class NotThere(Exception):
-    """A file that the design names is not there yet: its assets wait (P2)."""
-
-    def __init__(self, waiting: Waiting) -> None:
-        self.waiting = waiting
-        super().__init__(str(waiting))
-
-
 @dataclass
 class Study:
     """One experiment as it stands. Digests of files are computed once for each opened study."""
@@ -56,9 +50,18 @@ class Study:
     name: str
     folder: Path
     design: Design
-    ledger: Ledger
     clock: Clock = utc_now
     notices: list[Notice] = field(default_factory=list)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger, opened (and made where there is none) when it is first asked for."""
+        return ledger_at(self.home.ledger_url)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether anything can have been recorded yet; asking makes no ledger."""
+        return "ledger" in self.__dict__ or is_there(self.home.ledger_url)
 
     @cached_property
     def keys(self) -> KeyStore:
@@ -68,16 +71,18 @@ class Study:
     @cached_property
     def rubric(self) -> str:
         """The rubric's text. NotThere where the file is missing."""
-        path = self.file(self.design.rubric)
-        if not path.is_file():
-            raise NotThere(Waiting(f"the rubric {self.design.rubric} is not there yet"))
-        try:
-            return path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise Refused(
-                "The rubric can't be read",
-                [Fault(self.design.rubric, f"the byte 0x{error.object[error.start]:02x}", "UTF-8 text")],
-            ) from None
+        return self.rubric_file.data.decode()
+
+    @cached_property
+    def rubric_file(self) -> Text:
+        """The rubric as it was read, with what was mended on the way. NotThere where the file is missing."""
+        named = self.design.rubric
+        self.named(named)
+        read = read_text(self.file(named), name=named)
+        if not read.data.strip():
+            mend = "`relgrade init` puts one into a new experiment."
+            raise Refused(f"{named} is empty", [Fault(named, "no text", "the grading instruction", mend)])
+        return read
 
     @cached_property
     def protocol(self) -> str:
@@ -87,7 +92,7 @@ class Study:
     @property
     def log(self) -> list[events.Event]:
         """The experiment's event chain, as it stands now."""
-        return events.read(self.ledger, self.name)
+        return events.read(self.ledger, self.name) if self.has_ledger else []
 
     @cached_property
     def round(self) -> int:
@@ -110,15 +115,24 @@ class Study:
         """What query ids are keyed with (P7): the seed, or where the log is private a random text that never leaves
         the store.
         """
-        if not self.design.private:
-            return self.design.seed
-        path = self.home.state / "secrets" / self.name
-        if not path.is_file():
+        path = self._secret_file
+        if self.known_secret is None:
             with locked(path.with_suffix(".lock")):
                 if not path.is_file():
                     write_bytes(path, secrets.token_hex(32).encode())
                     path.chmod(0o600)
-        return path.read_text()
+        return self.known_secret or path.read_text()
+
+    @property
+    def known_secret(self) -> str | None:
+        """The secret, or None where it was not drawn yet; asking draws none."""
+        if not self.design.private:
+            return self.design.seed
+        return self._secret_file.read_text() if self._secret_file.is_file() else None
+
+    @property
+    def _secret_file(self) -> Path:
+        return self.home.state / "secrets" / self.name
 
     # tables
 
@@ -196,9 +210,9 @@ class Study:
             return []
         seen.add(table)
         label = self.label(table)
-        again = f"Materialise {table} again."
+        again = f"Materialise it again (`relgrade run {self.name}`)."
         if label is None:
-            return [Fault(table, "no such table yet", "it to be made", f"Materialise {table} first.")]
+            return [Fault(table, "no such table yet", "it to be made", again.replace("again", "first"))]
         faults: list[Fault] = []
         if label.protocol != self.protocol:
             faults.append(
@@ -207,7 +221,7 @@ class Study:
         if TABLES[table].per_round and label.round != self.round:
             faults.append(Fault(table, f"round {label.round}", f"{self.round}, the present one", again))
         for name in TABLES[table].inputs:
-            then, now = label.inputs.get(name), self.digest_of(name)
+            then, now = label.inputs.get(name) or None, self.digest_of(name)
             if then != now:
                 faults.append(Fault(table, f"made from {name} {_short(then)}", f"{_short(now)}, as it is now", again))
             if name in TABLES:
@@ -266,10 +280,11 @@ class Study:
     def named(self, *files: str) -> None:
         """Prove that files which the design names are there. NotThere, listing those that are not."""
         missing = [named for named in files if not self.file(named).exists()]
+        if missing and len(files) == 1:
+            raise NotThere(Waiting(f"the file {missing[0]} is not there yet"))
         if missing:
-            raise NotThere(
-                Waiting("files that the design names are there", len(files) - len(missing), len(files), tuple(missing))
-            )
+            absent = f"not yet: {', '.join(missing)}"
+            raise NotThere(Waiting("files are there", len(files) - len(missing), len(files), (absent,)))
 
     @cached_property
     def corpus(self) -> pl.DataFrame:
@@ -298,10 +313,10 @@ class Study:
 
 
 def open_study(home: Home, name: str, *, clock: Clock = utc_now) -> Study:
-    """Read the design of an experiment and open its ledger. Refused with every fault of the design."""
+    """Read the design of an experiment. Refused with every fault of the design; nothing is made."""
     folder = home.folder(name)
     design = read_design(folder / "experiment.yaml", name=f"data/experiments/{name}/experiment.yaml", folder_name=name)
-    return Study(home, name, folder, design, ledger_at(home.ledger_url), clock)
+    return Study(home, name, folder, design, clock)
 
 
 @lru_cache(maxsize=8)

@@ -51,9 +51,11 @@ def write_sheets(study: Study, grader: str, folder: Path) -> int:
     """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, and `queries/<query_id>/<n>.jsonl` of five
     chunks each. Returns the pairs.
 
-    Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else.
+    Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else. Refused where
+    `folder` holds anything else than a sheet.
     """
     rows = sheet_of(study, grader)
+    _require_own_folder(folder)
     files = {"rubric.md": study.rubric.encode(), "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows))}
     for (query,), part in rows.group_by("query_id", maintain_order=True):
         blind = sheet_methods.blind_rows(part)
@@ -62,6 +64,18 @@ def write_sheets(study: Study, grader: str, folder: Path) -> int:
     replace_folder(folder, files)
     study.ledger.record_issued(study.name, study.round, grader, content_digest(rows), at=study.clock())
     return rows.height
+
+
+def _require_own_folder(folder: Path) -> None:
+    """The folder is replaced whole, so it must hold a sheet or nothing."""
+    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "queries")]
+    if other:
+        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+        raise Refused(
+            f"{folder} is not the folder of a sheet, so none was written into it",
+            [Fault(str(folder), f"{', '.join(other[:3])}{more}", "no folder, or one with a sheet alone")],
+        )
 
 
 def sheet_digest(study: Study, grader: str) -> str:
@@ -117,6 +131,11 @@ def write_spot_check(study: Study) -> Path:
             [Fault(SPOT_CHECK_FILE, "a sheet", "none", "Fill it in, or move it away.")],
         )
     rows = study.load("spot_check")
+    if not rows.height:
+        raise Refused(
+            f"{study.name} has no types to check",
+            [Fault("strata.by", "strata cut by tier alone", "strata cut by type or both")],
+        )
     header = ("query_id", "query", "type", "type_by_person")
     write_bytes(path, _csv(header, ((r["query_id"], r["query"], r["type"], "") for r in rows.to_dicts())))
     return path

@@ -148,7 +148,9 @@ def _owed(rows: pl.DataFrame, who: Sequence[str]) -> Waiting:
         done, kept, other = (int(own[c].sum()) for c in ("done", "kept", "other"))
         if done < own.height:
             notes = [f"{kept} kept for later"] * (kept > 0) + [f"{other} answered for other text"] * (other > 0)
-            items.append(
-                f"{done} of {own.height} pairs graded by {grader}" + (f" with {' and '.join(notes)}" if notes else "")
-            )
-    return Waiting("pairs graded", int(rows["done"].sum()), rows.height, tuple(items))
+            said = f"by {grader}" + (f" with {' and '.join(notes)}" if notes else "")
+            items.append((said, f"{done} of {own.height} {said}"))
+    done, of = int(rows["done"].sum()), rows.height
+    if len(who) == 1:
+        return Waiting(f"pairs graded {items[0][0]}", done, of)
+    return Waiting("pairs graded", done, of, tuple(item for _, item in items))

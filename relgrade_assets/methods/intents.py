@@ -6,6 +6,7 @@ Nothing of pools comes in here. Where intents are written and reviews are kept i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -111,14 +112,12 @@ def lock(
     )
     owed = [(kind, i) for kind in blocking for i in queries if state[i] == kind]
     if owed:
-        counts = ", ".join(
-            f"{sum(1 for k, _ in owed if k == kind)} {kind}" for kind in blocking if any(k == kind for k, _ in owed)
-        )
+        counts = Counter(kind for kind, _ in owed)
         return Waiting(
-            f"intents ready to lock: {counts}",
+            f"intents ready to lock: {', '.join(f'{n} {kind}' for kind, n in counts.items())}",
             len(queries) - len(owed),
             len(queries),
-            tuple(f"{i} {kind}" for kind, i in owed),
+            tuple(i if len(counts) == 1 else f"{i} {kind}" for kind, i in owed),
         )
     accepted = {i: seen[i, digests[i]][-1] if state[i] == "ok" else (None, None, None) for i in queries}
     frame = pl.DataFrame(
