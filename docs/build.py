@@ -1,0 +1,484 @@
+"""Makes the pages of docs/ that are read off the program: the picture of the graph and three pages of reference.
+
+    python docs/build.py             write them
+    python docs/build.py --check     say which are stale, and exit with 1 if any is
+    python docs/build.py --demo LOG  put what `make demo` printed, kept in the file LOG, into README.md
+
+Every other page is written by hand; relgrade_tests/test_docs.py holds all of them to the program.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+DOCS = Path(__file__).resolve().parent
+README = DOCS.parent / "README.md"
+DEMO = re.compile(r"(<!-- demo:begin -->\n).*?(<!-- demo:end -->)", re.DOTALL)
+MADE = "<!-- Made by docs/build.py; edit what it is made from instead. -->\n"
+
+PLAIN = {
+    "query_id": "The query.",
+    "chunk_id": "The chunk.",
+    "query": "Its text.",
+    "stratum": "The stratum it falls into.",
+    "tier": "head, torso or tail, by traffic.",
+    "type": "The type of query.",
+    "by": "What gave the type; in `revisions`, who decided.",
+    "type_by_person": "What a person says the type is; null until filled in.",
+    "round": "The round it belongs to.",
+    "form": "How the query asks.",
+    "intent": "The one line that says what the query asks.",
+    "author": "Who wrote it.",
+    "arm": "The arm.",
+    "rank": "Place in the arm's ranking, from 1.",
+    "score": "The arm's score; higher is better.",
+    "grader": "Who graded.",
+    "header": "What stands above the text.",
+    "text": "The text that is graded.",
+    "chosen_for": "Few arms found its pool, or it was drawn at random.",
+    "reason": "What the chunk says about the intent, in at most 15 words.",
+    "grade": "The grade, on the design's scale.",
+    "unrateable": "True where it can't be graded.",
+    "corpus_cleanup": "True where the grader says the chunk should be mended or taken out.",
+    "position": "Place in the grader's order within the query.",
+    "statistic": "Which statistic; confusion and exact_by_grade have a row a cell.",
+    "value": "The value.",
+    "low": "Lower end of the 95% interval; null where there is none.",
+    "high": "Upper end of the 95% interval; null where there is none.",
+    "queries": "Queries that it comes from.",
+    "note": "How to read the row, or why it is undefined.",
+    "audit_grade": "The auditor's grade.",
+    "audit_reason": "The auditor's reason.",
+    "likely_cause": "Where to begin reading; it decides nothing.",
+    "gate": "Which gate.",
+    "threshold": "What the design asks for.",
+    "verdict": "Whether it is met.",
+    "why": "The comparison, or why there is none.",
+    "grades_digest": "Digest of the grades that were judged.",
+    "audit_grades_digest": "Digest of the auditor's grades that were judged.",
+    "gates_digest": "Digest of the thresholds.",
+    "protocol_digest": "Digest of design and rubric.",
+    "cause": "What went wrong.",
+    "what": "What was changed.",
+    "measure": "The measure's name.",
+    "judged": "Share of what the measure looked at that has a grade.",
+    "estimand": "What the value is a mean over.",
+    "file": "Name of the file.",
+    "bytes": "Its size.",
+    "sha256": "Its digest.",
+}
+"""Columns whose name says enough for the schema, and not for a page."""
+
+
+# the picture of the graph
+
+
+LANES = (("queries",), ("pooling",), ("audit",), ("grading",), ("intents",), ("key", "measures", "publication"))
+"""Groups side by side in the picture; those of one lane follow each other."""
+
+
+def graph_svg() -> str:
+    """The asset graph: a lane a group, a row a step; what is read from outside stands under each table's name."""
+    from relgrade_assets.schemas import SOURCES, TABLES
+
+    inputs = {name: [i for i in spec.inputs if i in TABLES] for name, spec in TABLES.items()}
+    row, side = _places(inputs)
+    widths = [1 + max(side[n] for n, spec in TABLES.items() if spec.group in lane) for lane in LANES]
+    step_x, step_y, left, top, box_x, box_y = 138, 58, 16, 58, 122, 38
+    lane_of = {group: i for i, lane in enumerate(LANES) for group in lane}
+    start = [left + sum(widths[:i]) * step_x for i in range(len(LANES))]
+    at = {n: (start[lane_of[spec.group]] + side[n] * step_x, top + row[n] * step_y) for n, spec in TABLES.items()}
+    last = top + (max(row.values()) + 1) * step_y
+    wide, high = left + sum(widths) * step_x, last + 42
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img" '
+        'aria-label="The asset graph of relgrade" font-family="Helvetica, Arial, sans-serif">',
+        '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#5b6b7d"/></marker></defs>',
+        f'<rect width="{wide}" height="{high}" rx="8" fill="#ffffff" stroke="#c9d1d9"/>',
+    ]
+    for i, lane in enumerate(LANES):
+        x, span = start[i] - 7, widths[i] * step_x - 2
+        colour = "#eef3f9" if i % 2 else "#f8f9fb"
+        out.append(f'<rect x="{x}" y="12" width="{span}" height="{last - 20}" rx="6" fill="{colour}"/>')
+        titles = [lane[0]] if len(lane) == 1 else [", ".join(lane[:-1]) + ",", lane[-1]]
+        for n, title in enumerate(titles):
+            y = 35 if len(titles) == 1 else 29 + 16 * n
+            out.append(_text(x + span / 2, y, 14, "#24292f", title, ' font-weight="bold"'))
+    for name in TABLES:
+        for before in _direct(name, inputs):
+            (x1, y1), (x2, y2) = at[before], at[name]
+            far = abs(x2 - x1) > step_x
+            x1, y1, x2 = x1 + box_x // 2, y1 + box_y, x2 + box_x // 2 + (0 if not far else 40 if x1 > x2 else -40)
+            bend = min(30, max(16, (y2 - y1) // 2))
+            out.append(
+                f'<path d="M{x1} {y1}C{x1} {y1 + bend} {x2} {y2 - bend} {x2} {y2}" fill="none" stroke="#5b6b7d" '
+                'stroke-width="1.3" marker-end="url(#to)"/>'
+            )
+    for name, spec in TABLES.items():
+        x, y = at[name]
+        outside = ", ".join(i for i in spec.inputs if i in SOURCES and i != "design")
+        out.append(f'<rect x="{x}" y="{y}" width="{box_x}" height="{box_y}" rx="4" fill="#ffffff" stroke="#3b6ea8"/>')
+        out.append(_text(x + box_x / 2, y + (16 if outside else 24), 13.5, "#0b2e59", name))
+        if outside:
+            out.append(_text(x + box_x / 2, y + 31, 11, "#9a4a00", outside))
+    said = (
+        "A box is a table; an arrow leads to what is made from it; arrows that follow from others are left out.",
+        "Brown: files and the ledger, read by that table. The design goes into nearly every table.",
+    )
+    out += [
+        f'<text x="{left}" y="{last + 12 + 17 * i}" font-size="13" fill="#24292f">{escape(line)}</text>'
+        for i, line in enumerate(said)
+    ]
+    return "\n".join([*out, "</svg>", ""])
+
+
+def _text(x: float, y: float, size: float, colour: str, text: str, more: str = "") -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="middle" font-size="{size:g}" fill="{colour}"{more}>'
+        f"{escape(text)}</text>"
+    )
+
+
+def _places(inputs: dict[str, list[str]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Each table's row (one under the lowest of its inputs; without any, one over what it goes into), and its place
+    beside others of its lane in that row."""
+    from relgrade_assets.schemas import TABLES
+
+    row: dict[str, int] = {}
+    for name in TABLES:
+        row[name] = max((row[i] + 1 for i in inputs[name]), default=0)
+    for name in TABLES:
+        if not inputs[name]:
+            row[name] = min((row[n] for n in TABLES if name in inputs[n]), default=1) - 1
+    side: dict[str, int] = {}
+    filled: dict[tuple[tuple[str, ...], int], int] = {}
+    for name, spec in TABLES.items():
+        cell = (next(lane for lane in LANES if spec.group in lane), row[name])
+        side[name] = filled.get(cell, 0)
+        filled[cell] = side[name] + 1
+    return row, side
+
+
+def _direct(name: str, inputs: dict[str, list[str]]) -> list[str]:
+    """The inputs of a table that are not inputs of its other inputs."""
+
+    def behind(table: str) -> set[str]:
+        return set(inputs[table]).union(*(behind(i) for i in inputs[table]))
+
+    return [i for i in inputs[name] if not any(i in behind(other) for other in inputs[name] if other != i)]
+
+
+# docs/reference/experiment.md
+
+
+def experiment_page() -> str:
+    """Every key of experiment.yaml, from the design's JSON Schema."""
+    from relgrade_assets.protocol.coherence import GATE_DEFAULTS, KAPPA_FLOOR
+    from relgrade_assets.protocol.design import Design
+    from relgrade_assets.protocol.scale import NAMED
+
+    schema = Design.model_json_schema()
+    parts = schema["$defs"]
+    out = [
+        "# experiment.yaml, key by key\n",
+        MADE,
+        "One file a study, in `data/experiments/NAME/`. `relgrade init NAME` writes one with comments;",
+        "`relgrade check NAME` lists every fault at once, with its line. Unknown keys, keys given twice, anchors and",
+        "aliases are refused. No number is taken from text (`'20'`), and no whole number from `20.0`. A key without",
+        "a default must be given. Rule ids such as P7 are explained in [the protocol](../protocol.md).\n",
+        "Once a round has a grade, this file and the rubric stand: see",
+        "[changing an intent or the rubric](../how-to/change-intent-or-rubric.md).\n",
+        "## Top level\n",
+        *_keys(schema, parts),
+    ]
+    for path, name in _sections(schema, parts, ""):
+        part = parts[name]
+        out += [f"\n## {path}\n", part.get("description", "").strip() + "\n", *_keys(part, parts)]
+    out += ["\n## The named scales\n", "| scale | grade | label | cue |", "| --- | --- | --- | --- |"]
+    for named, scale in NAMED.items():
+        out += [f"| `{named}` | {g.grade} | {g.label} | {g.cue} |" for g in scale.grades]
+    out += [
+        "\nFor all three the lowest relevant grade is 1 and the gain is 2^g - 1. Which fits when is told in",
+        "[the protocol](../protocol.md#p5).\n",
+        "## What two keys make together\n",
+        "Checked beside each key's own rule, before any work:\n",
+        "- Names of arms are all different; so are the names of graders and auditor, and the codes of deviations.",
+        "- `headline` is one of `measures`; each measure stands once.",
+        "- The strata are a partition: every tier, or every type, falls into exactly one of `strata.parts`.",
+        "- Shares are given for all strata or for none, and sum to 1 within 1e-9.",
+        "- Strata by type from the log's column need `query_log.columns.type`; from the classifier, `strata.labelled`.",
+        f"- A kappa gate under {KAPPA_FLOOR:g} is refused. Under its default ("
+        + ", ".join(f"{k} {v:g}" for k, v in GATE_DEFAULTS.items())
+        + ") it must be declared as `gate_lowered`; so must a share above its default.",
+        "- Families of graders, of the auditor and of the arms are pairwise different, or `shared_families` is",
+        "  declared.",
+        "- Other departures that the file shows must be declared: see [deviations](../protocol.md#deviations).",
+        "- Every path stays inside the experiment's folder, also through symbolic links.\n",
+    ]
+    return "\n".join(out)
+
+
+def _keys(part: dict[str, Any], parts: dict[str, Any]) -> list[str]:
+    rows = ["| key | type | default | what it says |", "| --- | --- | --- | --- |"]
+    for key, value in part["properties"].items():
+        needed = key in part.get("required", ())
+        given = value.get("default")
+        default = "needed" if needed else "as below" if isinstance(given, dict) else f"`{_yaml(given)}`"
+        if "default" not in value and not needed:
+            default = ""
+        rows.append(f"| `{key}` | {_type(value, parts)} | {default} | {_cell(value.get('description', ''))} |")
+    return rows
+
+
+def _yaml(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _type(value: dict[str, Any], parts: dict[str, Any]) -> str:
+    if "$ref" in value:
+        return "keys, see below"
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "enum" in value:
+        return " or ".join(f"`{v}`" for v in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(_type(v, parts) for v in value["anyOf"])
+    kind = {
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "`true` or `false`",
+        "null": "`null`",
+        "array": "list",
+    }[value["type"]]
+    if value["type"] == "array":
+        inner = value["items"]
+        return "list of keys, see below" if "$ref" in inner else f"list of {_type(inner, parts)}"
+    bounds = [
+        f"{sign} {value[key]:g}"
+        for key, sign in (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="), ("exclusiveMaximum", "<"))
+        if key in value
+    ]
+    return f"{kind} {', '.join(bounds)}" if bounds else kind
+
+
+def _anchor(ref: str) -> str:
+    return ref.rsplit("/", 1)[-1]
+
+
+def _sections(part: dict[str, Any], parts: dict[str, Any], at: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in part["properties"].items():
+        options = [value, value.get("items", {}), *value.get("anyOf", [])]
+        for option in options:
+            if "$ref" in option:
+                name = _anchor(option["$ref"])
+                path = f"{at}{key}" + (", each" if option is value.get("items") else "")
+                found += [(path, name), *_sections(parts[name], parts, f"{at}{key}.")]
+    return found
+
+
+# docs/reference/tables.md
+
+
+def tables_page() -> str:
+    """Every table of the graph, from schemas.TABLES."""
+    from relgrade_assets.schemas import SOURCES, TABLES
+
+    out = [
+        "# The tables\n",
+        MADE,
+        "Every table of the graph, in the order in which a study makes them. A table holds exactly these columns, in",
+        "this order, of these types; anything else is refused before it is written. Tables are Parquet files under",
+        "`.relgrade/tables/NAME/`, those of a round under `.relgrade/tables/NAME/rounds/N/`.\n",
+        "![The asset graph](../graph.svg)\n",
+        "Each file also says which protocol it was made under, and the digest of each of its inputs. A table of",
+        "another protocol, or of other inputs than those present, is refused by name (P2). The *key* of a table is",
+        "the columns that no two rows share.\n",
+        "## What is read, not made\n",
+        "| source | what it is |",
+        "| --- | --- |",
+        *[f"| `{name}` | {_cell(text)} |" for name, text in SOURCES.items()],
+    ]
+    for name, spec in TABLES.items():
+        schema = spec.model.to_schema()
+        each = ", one a round" if spec.per_round else ""
+        out += [
+            f"\n## {name}\n",
+            " ".join((spec.model.__doc__ or "").split()) + "\n",
+            f"Group {spec.group}{each}. Made from {', '.join(f'`{i}`' for i in spec.inputs)}.",
+            f"Key: {', '.join(f'`{c}`' for c in schema.unique or [])}.\n",
+            "| column | type | null | rule | what it is |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for column in schema.columns.values():
+            said = column.description or PLAIN[str(column.name)]
+            null = "may be" if column.nullable else ""
+            out.append(f"| `{column.name}` | {column.dtype} | {null} | {_rules(column)} | {_cell(said)} |")
+    return "\n".join([*out, ""])
+
+
+def _rules(column: Any) -> str:
+    said = []
+    for check in column.checks:
+        found = check.statistics
+        if "allowed_values" in found:
+            said.append(" or ".join(f"`{v}`" for v in found["allowed_values"]))
+        elif "min_value" in found and check.error and "str_length" in str(check.error):
+            said.append("not empty")
+        else:
+            sign = "<=" if "max_value" in found else ">" if "greater_than(" in str(check.error) else ">="
+            said.append(f"{sign} {next(v for v in found.values() if v is not None):g}")
+    return ", ".join(said)
+
+
+# docs/reference/cli.md
+
+
+def commands() -> dict[str, Any]:
+    """The command line itself under "", and each command that is shown, by name."""
+    import typer
+
+    from relgrade_assets.cli.main import app
+
+    top: Any = typer.main.get_command(app)
+    context = top.make_context("relgrade", [], resilient_parsing=True)
+    each = {name: top.get_command(context, name) for name in top.list_commands(context)}
+    return {"": top, **{name: command for name, command in each.items() if not command.hidden}}
+
+
+def cli_page() -> str:
+    """Every command with its options, from the Typer app, and what the exit codes mean."""
+    from relgrade_assets.cli import app as frame
+
+    found = commands()
+    codes = [
+        (frame.OK, "all done"),
+        (frame.NOT_PASSED, "a gate, a check or a table was refused"),
+        (frame.BAD_INPUT, "bad input, or a command used wrongly; the message says what was left as it was"),
+        (frame.WAITING, "people or files are still waited for: no error"),
+    ]
+    out = [
+        "# The command line\n",
+        MADE,
+        "`relgrade COMMAND --help` says the same. After `make demo` or `make test` it is `.venv/bin/relgrade`.",
+        "NAME is always the name of an experiment, which is a folder under `data/experiments`.\n",
+        "## Exit codes\n",
+        "| code | means |",
+        "| --- | --- |",
+        *[f"| {code} | {text} |" for code, text in codes],
+        "\nMessages for people go to standard output, refusals to standard error. A refusal lists all faults of its",
+        "kind (20 are written out, the rest are counted), each with where it stands, what was found, what was expected",
+        "and how to mend it.\n",
+        "## For every command\n",
+        *_parameters([p for p in found.pop("").params if p.name != "help"]),
+        "\n| variable | what it sets |",
+        "| --- | --- |",
+        "| `RELGRADE_HOME` | the top folder, as `--home` does |",
+        "| `RELGRADE_STATE` | the folder of tables, keys and the ledger; `.relgrade` in the top folder where not set |",
+        "| `RELGRADE_LEDGER` | the ledger's database URL; an SQLite file in the state folder where not set |",
+        "| `DAGSTER_HOME` | where Dagster finds its `dagster.yaml`; the top folder where not set |",
+    ]
+    for name, sub in found.items():
+        arguments = [p for p in sub.params if not p.opts[0].startswith("-")]
+        usage = " ".join(
+            _metavar(p) + ("..." if p.nargs == -1 else "") if p.required else f"[{_metavar(p)}]" for p in arguments
+        )
+        out += [f"\n## relgrade {name}\n", f"`relgrade {name} [OPTIONS] {usage}".rstrip() + "`\n"]
+        out += [" ".join((sub.help or "").split()) + "\n"]
+        out += _parameters([p for p in sub.params if p.name != "help" and not p.hidden])
+    return "\n".join([*out, ""])
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.name).upper()
+
+
+def _parameters(parameters: list[Any]) -> list[str]:
+    if not parameters:
+        return ["No options."]
+    rows = ["| option | value | default | what it does |", "| --- | --- | --- | --- |"]
+    for p in parameters:
+        option = p.opts[0].startswith("-")
+        given = f"`{p.opts[0]}`" if option else f"`{_metavar(p)}`"
+        default = "needed" if p.required else "" if p.default in (None, False) else f"`{_value(p.default)}`"
+        rows.append(f"| {given} | {_values(p)} | {default} | {_cell(p.help or '')} |")
+    return rows
+
+
+def _values(parameter: Any) -> str:
+    kind = parameter.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " or ".join(f"`{v.value}`" for v in kind)
+    if kind is bool:
+        return ""
+    return "path" if "Path" in str(kind) else "number" if kind is int else "text"
+
+
+def _value(value: object) -> str:
+    return str(value.value) if isinstance(value, Enum) else str(value)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# what is written
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "graph.svg": graph_svg,
+    "reference/experiment.md": experiment_page,
+    "reference/tables.md": tables_page,
+    "reference/cli.md": cli_page,
+}
+"""Every page that is made, under docs/."""
+
+
+def stale() -> list[str]:
+    """The pages that are not what the program says now."""
+    return [name for name, make in PAGES.items() if _on_disk(DOCS / name) != make()]
+
+
+def _on_disk(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def with_demo(readme: str, printed: str) -> str:
+    """README.md with what the demo printed between its markers; colours and machine paths never get there."""
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", printed).strip()
+    block = "\n".join(["```text", *(line.rstrip() for line in plain.splitlines()), "```", ""])
+    return DEMO.sub(lambda found: found[1] + block + found[2], readme)
+
+
+def main(arguments: list[str]) -> int:
+    """Write, check, or take the demo's output into README.md."""
+    if arguments[:1] == ["--demo"] and len(arguments) == 2:
+        printed = Path(arguments[1]).read_text(encoding="utf-8")
+        README.write_text(with_demo(README.read_text(encoding="utf-8"), printed), encoding="utf-8")
+        return 0
+    if arguments == ["--check"]:
+        names = stale()
+        print("\n".join(f"stale: docs/{name}" for name in names) or "Every page is current.")
+        return 1 if names else 0
+    if arguments:
+        print(__doc__)
+        return 2
+    for name, make in PAGES.items():
+        path = DOCS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make(), encoding="utf-8")
+        print(f"docs/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
