@@ -1,8 +1,8 @@
 """Makes the pages of docs/ that are read off the program: the picture of the graph and three pages of reference.
 
-    python docs/build.py             write them
-    python docs/build.py --check     say which are stale, and exit with 1 if any is
-    python docs/build.py --demo LOG  put what `make demo` printed, kept in the file LOG, into README.md
+    .venv/bin/python docs/build.py             write them
+    .venv/bin/python docs/build.py --check     say which are stale, and exit with 1 if any is
+    .venv/bin/python docs/build.py --demo LOG  put what `make demo` printed, kept in the file LOG, into README.md
 
 Every other page is written by hand; relgrade_tests/test_docs.py holds all of them to the program.
 """
