@@ -39,6 +39,8 @@ def blocks(page: Path) -> list[Block]:
 
 
 def build() -> ModuleType:
+    if str(DOCS) not in sys.path:
+        sys.path.append(str(DOCS))
     spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
