@@ -35,5 +35,6 @@ defs = dg.Definitions(
     jobs=JOBS,
     sensors=SENSORS,
     loggers={"console": dg.colored_console_logger, "progress": progress},
+    executor=dg.in_process_executor,  # a process for each step costs more than the step
     resources={"studies": studies, "tables": TableStore(studies=studies)},
 )

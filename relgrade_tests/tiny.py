@@ -19,13 +19,14 @@ from relgrade_assets.io.returns import collect, take_reviews
 from relgrade_assets.io.study import Study, open_study
 from relgrade_assets.io.worksheets import sheet_of, write_review_sheet, write_sheets
 from relgrade_assets.methods.sheets import blind_rows
+from relgrade_assets.protocol.canonical import keyed_id
 
 NAME = "tiny"
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 QUERIES = [f"where is thing {n}" for n in range(1, 13)]
 COUNTS = [60, 50, 40, 30, 9, 8, 7, 6, 4, 3, 2, 1]
 CHUNKS = [f"c{n:02}" for n in range(1, 31)]
-Truth = Callable[[str, str], int]
+Truth = Callable[[str, str], int | None]
 
 DESIGN = """\
 relgrade: 1
@@ -77,9 +78,9 @@ def write_experiment(top: Path, *, design: str = DESIGN, name: str = NAME, witho
     """
     folder = top / "data" / "experiments" / name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    ids = query_ids(top, design=design)
+    (folder / "experiment.yaml").write_text(design.replace("name: tiny\n", f"name: {name}\n"), encoding="utf-8")
+    ids = query_ids(top, name=name)
     files = {
-        "experiment.yaml": design,
         "rubric.md": "# Rubric\n\n2 answers it, 1 helps, 0 doesn't help.\n",
         "log.csv": "query,count\n" + "".join(f"{q},{n}\n" for q, n in zip(QUERIES, COUNTS, strict=True)),
         "corpus.jsonl": "".join(
@@ -97,11 +98,10 @@ def write_experiment(top: Path, *, design: str = DESIGN, name: str = NAME, witho
     return folder
 
 
-def query_ids(top: Path, *, design: str = DESIGN) -> dict[str, str]:
-    """Query text to id, as relgrade makes it from the seed."""
-    from relgrade_assets.protocol.canonical import keyed_id
-
-    return {q: keyed_id("q", "7", q) for q in QUERIES}
+def query_ids(top: Path, *, name: str = NAME) -> dict[str, str]:
+    """Query text to id, as relgrade makes it: from the seed, or from the study's secret where it is private."""
+    secret = study_of(top, name=name).secret
+    return {q: keyed_id("q", secret, q) for q in QUERIES}
 
 
 def _run(ids: dict[str, str], arm: str, steps: list[int]) -> str:
@@ -129,26 +129,38 @@ def review_all(top: Path, *, name: str = NAME) -> None:
     assert not taken.refused
 
 
-def grade_all(top: Path, who: str, *, by: Truth = truth, name: str = NAME, at_most: int | None = None) -> int:
-    """`who` answers the first `at_most` rows (all where None) of their present sheet. Returns the rows taken."""
+def grade_all(
+    top: Path, who: str, *, by: Truth = truth, name: str = NAME, at_most: int | None = None, later: int = 0
+) -> int:
+    """`who` answers the first `at_most` rows (all where None) of their present sheet, and puts the last `later` of
+    these off. Returns the rows taken.
+    """
     study = study_of(top, name=name)
-    write_sheets(study, who, top / "out" / who)
-    rows = blind_rows(sheet_of(study, who))[:at_most]
+    write_sheets(study, who, top / "out" / name / who)
+    rows = [answer(r, by) for r in blind_rows(sheet_of(study, who))[:at_most]]
+    for row in rows[len(rows) - later :]:
+        row |= {"grade": None, "judge_later": True}
+    return hand_in(top, who, rows, name=name)
+
+
+def hand_in(top: Path, who: str, rows: list[dict[str, object]], *, name: str = NAME) -> int:
+    """`who` hands P19 rows in. Returns the rows taken; none may be refused."""
     path = top / f"{who}.jsonl"
-    path.write_text("".join(json.dumps(answer(r, by)) + "\n" for r in rows), encoding="utf-8")
-    taken = collect(study, who, path, name=path.name)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    taken = collect(study_of(top, name=name), who, path, name=path.name)
     assert not taken.refused, taken.refused[:3]
     return taken.new + taken.changed + taken.same
 
 
 def answer(row: dict[str, str], by: Truth = truth) -> dict[str, object]:
-    """A P19 row for a row of a sheet."""
+    """A P19 row for a row of a sheet; unrateable where `by` gives no grade."""
     grade = by(row["query"], row["chunk_id"])
     return {
         "query_id": row["query_id"],
         "chunk_id": row["chunk_id"],
         "reason": f"chunk is about thing {number(row['chunk_id'])}",
         "grade": grade,
+        **({"unrateable": True} if grade is None else {}),
     }
 
 

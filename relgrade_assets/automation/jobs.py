@@ -24,11 +24,15 @@ JOBS = [
         dg.AssetSelection.assets("grades", "audit_grades", "agreement", "disagreements", "verdicts"),
         "Take the answers again and judge the gates.",
     ),
-    _job("recheck", dg.AssetSelection.all_asset_checks(), "Run every check of an experiment again."),
+    _job(  # revisions is there for its partitions: Dagster finds none in a job of checks alone
+        "recheck",
+        dg.AssetSelection.all_asset_checks() | dg.AssetSelection.assets("revisions"),
+        "Run every check of an experiment again.",
+    ),
     _job("repool", dg.AssetSelection.assets("runs", "contributions", "pools"), "Read the runs and pool again."),
     _job(
         "publish",
-        dg.AssetSelection.assets("frozen_key", "query_measures", "arm_measures", "published_key"),
+        dg.AssetSelection.assets("frozen_key", "query_measures", "arm_measures", "revisions", "published_key"),
         "Freeze, measure and publish, where every gate holds.",
     ),
 ]
