@@ -86,10 +86,11 @@ def demo(
 
 def _replay(top: Home, name: str) -> None:
     outcome: Outcome | None = None
-    for step in recorded(top.folder(name)):
+    steps = recorded(top.folder(name))
+    for step in steps:
         at = step.at.astimezone(UTC)
         study = open_study(top, name, clock=lambda at=at: at)  # type: ignore[misc]
-        if step.round < study.round or (step.do != "run" and _frozen(study)):
+        if step.round < study.round or (step is not steps[-1] and _frozen(study)):
             continue
         outcome = _do(top, study, step, at) or outcome
     if outcome is not None:
