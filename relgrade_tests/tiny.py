@@ -79,7 +79,7 @@ def write_experiment(top: Path, *, design: str = DESIGN, name: str = NAME, witho
     folder = top / "data" / "experiments" / name
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     (folder / "experiment.yaml").write_text(design.replace("name: tiny\n", f"name: {name}\n"), encoding="utf-8")
-    ids = query_ids(top, name=name)
+    ids = query_ids(top, name=name) if "private: true" in design else query_ids()
     files = {
         "rubric.md": "# Rubric\n\n2 answers it, 1 helps, 0 doesn't help.\n",
         "log.csv": "query,count\n" + "".join(f"{q},{n}\n" for q, n in zip(QUERIES, COUNTS, strict=True)),
@@ -98,9 +98,9 @@ def write_experiment(top: Path, *, design: str = DESIGN, name: str = NAME, witho
     return folder
 
 
-def query_ids(top: Path, *, name: str = NAME) -> dict[str, str]:
-    """Query text to id, as relgrade makes it: from the seed, or from the study's secret where it is private."""
-    secret = study_of(top, name=name).secret
+def query_ids(top: Path | None = None, *, name: str = NAME) -> dict[str, str]:
+    """Query text to id, as relgrade makes it: from the seed, or from the secret of the private study in `top`."""
+    secret = study_of(top, name=name).secret if top else "7"
     return {q: keyed_id("q", secret, q) for q in QUERIES}
 
 

@@ -41,9 +41,10 @@ _REASONS = {
 }
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Put `data` at `path`, so that a kill at any moment leaves the old bytes or the new. Folders above are made.
 
+    With `mode` (0o600 for a secret) nobody else can open it at any moment, not while it is written either.
     Raises Refused where the disk will not take it (full, read-only, no permission); the old file then stands.
     """
     path = Path(path)
@@ -51,7 +52,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         _clean_temporaries(path.parent)
         temporary = path.parent / f".{path.name}{TEMPORARY}"
         try:
-            _write_new(temporary, data)
+            _write_new(temporary, data, mode)
             os.rename(temporary, path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -190,7 +191,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _write_new(path: Path, data: bytes, mode: int | None = None) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    made_as = 0o666 if mode is None else 0o600
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, made_as)
     try:
         rest = memoryview(data)
         while rest:

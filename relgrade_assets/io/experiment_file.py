@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,13 @@ def read_design(path: Path, *, name: str, folder_name: str) -> Design:
     Raises Refused with every fault: unreadable YAML, unknown or repeated keys, wrong types, values out of range, shares
     that do not sum to 1, undeclared deviations, measures that there are not, a name that is not the folder's.
     """
-    read = read_mapping(_text(path, name), name)
+    return _checked(_text(path, name), name, folder_name)
+
+
+@lru_cache(maxsize=64)
+def _checked(text: str, name: str, folder_name: str) -> Design:
+    """The design in `text`; checked once a process, since every step of a run opens its study anew."""
+    read = read_mapping(text, name)
     faults = list(read.repeated)
     hidden = 0
     design = None

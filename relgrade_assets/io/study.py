@@ -117,10 +117,9 @@ class Study:
         """
         path = self._secret_file
         if self.known_secret is None:
-            with locked(path.with_suffix(".lock")):
+            with locked(path.with_suffix(".lock"), wait_seconds=10):
                 if not path.is_file():
-                    write_bytes(path, secrets.token_hex(32).encode())
-                    path.chmod(0o600)
+                    write_bytes(path, secrets.token_hex(32).encode(), mode=0o600)
         return self.known_secret or path.read_text()
 
     @property
