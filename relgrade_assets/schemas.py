@@ -221,14 +221,14 @@ class Agreement(Table):
     """Agreement of the key's grades with the auditor's, and of graders with each other (P27, P30)."""
 
     statistic: str
-    comparison: str = pa.Field(description="`key~auditor`, or two graders' names.")
+    comparison: str = pa.Field(description="`key~auditor`, two graders' names, or all graders' where they are more.")
     scope: str = pa.Field(description="`all`, or a stratum.")
     grade: int = pa.Field(nullable=True, description="Of the first, in confusion and per-grade rows.")
     audit_grade: int = pa.Field(nullable=True, description="Of the second, in confusion rows.")
     value: float = pa.Field(nullable=True, description="Null where undefined; the note says why.")
     low: float = pa.Field(nullable=True)
     high: float = pa.Field(nullable=True)
-    n: int = pa.Field(ge=0, description="Pairs graded by both.")
+    n: int = pa.Field(ge=0, description="Pairs graded by both, or by two at least.")
     queries: int = pa.Field(ge=0)
     note: str
 

@@ -224,7 +224,7 @@ def one(out: pl.DataFrame, statistic: str, scope: str = "all", **more: object) -
 
 def test_p27_the_table_has_every_statistic_in_every_scope() -> None:
     out = made(study(12, 8))
-    assert out.height == 3 * (4 + 4 + 16)
+    assert out.height == 3 * (6 + 4 + 16)
     row = one(out, "weighted_kappa")
     assert row["low"] < row["value"] < row["high"] and row["n"] == 96 and row["queries"] == 12
     assert row["note"].split("; ")[0] == landis_koch(row["value"])

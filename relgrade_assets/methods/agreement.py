@@ -15,6 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.methods import alpha as many_graders
+from relgrade_assets.methods.jackknife import fisher_z
 from relgrade_assets.methods.resampling import draws, generator, quantile
 
 Counts = npt.NDArray[np.int64]
@@ -63,11 +65,11 @@ def query_tables(pairs: pl.DataFrame, labels: Sequence[int]) -> tuple[list[str],
     graded = pairs.select("query_id", "a", "b").drop_nulls()
     _on_scale(graded, labels)
     queries = graded["query_id"].unique().sort().to_list()
-    index = {label: i for i, label in enumerate(labels)}
-    place = {query: i for i, query in enumerate(queries)}
     size = len(labels)
-    flat = [(place[q] * size + index[a]) * size + index[b] for q, a, b in graded.rows()]
-    counts = np.bincount(np.array(flat, dtype=np.int64), minlength=len(queries) * size * size)
+    place = pl.col("query_id").rank("dense").cast(pl.Int64) - 1
+    a, b = (pl.col(c).replace_strict(list(labels), list(range(size)), return_dtype=pl.Int64) for c in ("a", "b"))
+    flat = graded.select(((place * size + a) * size + b).alias("cell"))["cell"].to_numpy()
+    counts = np.bincount(flat, minlength=len(queries) * size * size)
     return queries, counts.reshape(len(queries), size, size).astype(np.int64)
 
 
@@ -128,6 +130,7 @@ def table(
     strata: Sequence[str],
     seed: str,
     on_random: bool,
+    ratings: pl.DataFrame | None = None,
     resamples: int = RESAMPLES,
 ) -> pl.DataFrame:
     """P27: every statistic of every comparison, over all pairs and in each stratum, as schemas.Agreement.
@@ -136,10 +139,14 @@ def table(
     grade and the auditor's (P30); graders against each other are named `first~second` and stand apart. A null grade
     is unrateable: the pair leaves the comparison and is counted in the note. `labels` is the whole scale,
     `relevant_from` its threshold, `strata` every stratum of the sample (one without a pair still has its rows,
-    undefined). Intervals are the 2.5% and 97.5% points over `resamples` resamples of whole queries; with `on_random`
-    false they and the note say "on the audited queries", since these were not drawn at random (P26). In `confusion`
-    rows `value` is a count; in `exact_by_grade` rows it is the share of the first's grade on which both agree, and
-    `n` the pairs of that grade.
+    undefined). `ratings` [query_id, chunk_id, stratum, grader, grade] of three graders or more, with holes, adds
+    alpha and AC2 over all of them together, under their names joined by `~`.
+
+    Intervals of kappas, `alpha` and `ac2` are jackknife.fisher_z's, with the percentiles beside them in the note, or
+    the percentiles where that is undefined; those of shares are percentiles: the 2.5% and 97.5% points over
+    `resamples` resamples of whole queries. With `on_random` false the note says "on the audited queries", since these
+    were not drawn at random (P26). In `confusion` rows `value` is a count; in `exact_by_grade` rows it is the share
+    of the first's grade on which both agree, and `n` the pairs of that grade.
 
     Raises Refused for a grade off the scale, a pair that stands twice, or a stratum that is not in `strata`.
     """
@@ -155,9 +162,29 @@ def table(
                     part, labels, relevant_from, on_random, generator("agreement", seed, name, scope), resamples
                 )
             ]
+    if ratings is not None:
+        rows += _many_rows(ratings, labels, strata, on_random, seed, resamples)
     return pl.DataFrame(rows, schema=AGREEMENT, orient="row").sort(
         "comparison", "scope", "statistic", "grade", "audit_grade"
     )
+
+
+def _many_rows(
+    ratings: pl.DataFrame, labels: Sequence[int], strata: Sequence[str], on_random: bool, seed: str, resamples: int
+) -> list[tuple[object, ...]]:
+    name = "~".join(ratings["grader"].unique().sort().to_list())
+    rows: list[tuple[object, ...]] = []
+    for scope in ("all", *sorted(strata)):
+        part = ratings if scope == "all" else ratings.filter(pl.col("stratum") == scope)
+        found = many_graders.tallies(part, labels)
+        bits = generator("agreement", seed, name, scope)
+        n = int(found.several.sum())
+        tail = [f"{int(found.ratings.sum())} grades of {int(found.any.sum())} pairs", *_labelled(on_random)]
+        rows += [
+            (statistic, name, scope, *rest)
+            for statistic, *rest in _coefficients(found, labels, n, bits, resamples, tail)
+        ]
+    return rows
 
 
 def _scope_rows(
@@ -171,7 +198,7 @@ def _scope_rows(
     queries, tables = query_tables(part, labels)
     matrix = tables.sum(axis=0)
     n, without = int(matrix.sum()), part.height - int(matrix.sum())
-    label = [] if on_random else [ON_AUDITED]
+    label = _labelled(on_random)
     tail = [*label, *([f"{without} pairs without a grade from one side left out"] if without else [])]
     two = binary(tables, labels, relevant_from)
     size = len(labels)
@@ -181,18 +208,21 @@ def _scope_rows(
         ("disagreement", disagreement(matrix), tables, lambda t: _shares(t, _apart(size, 1))),
         ("two_step", disagreement(matrix, 2), tables, lambda t: _shares(t, _apart(size, 2))),
     ]
-    # One set of draws for all four, so that their intervals come from the same resamples.
+    # One set of draws for all, so that their intervals come from the same resamples.
     state = bits.state
     rows: list[tuple[object, ...]] = []
     for statistic, (value, why), counted, many in measured:
+        kappa = statistic.endswith("kappa")
         bits.state = state
-        low, high, interval = _interval(counted, many, bits, resamples)
-        said = [landis_koch(value)] if value is not None and statistic.endswith("kappa") else []
-        note = "; ".join(
-            [*said, *([why] if why else []), *([interval] if value is not None and interval else []), *tail]
-        )
-        shown = (low, high) if value is not None else (None, None)
-        rows.append((statistic, None, None, value, *shown, n, len(queries), note))
+        drawn = resampled(counted, many, bits, resamples) if len(counted) > 1 else np.empty(0)
+        without_one = many(counted.sum(axis=0)[np.newaxis] - counted) if kappa and len(counted) > 1 else None
+        low, high, said = _ends(value, drawn, without_one)
+        words = [landis_koch(value)] if value is not None and kappa else []
+        note = "; ".join([*words, *([why] if why else []), *([said] if said else []), *tail])
+        rows.append((statistic, None, None, value, low, high, n, len(queries), note))
+    bits.state = state
+    found = many_graders.counted(*_as_units(tables), queries)
+    rows += _coefficients(found, labels, n, bits, resamples, tail)
     for i, a in enumerate(labels):
         of = int(matrix[i].sum())
         share = int(matrix[i, i]) / of if of else None
@@ -206,18 +236,74 @@ def _scope_rows(
     return rows
 
 
-def _interval(
-    tables: Counts, many: Callable[[Counts], Floats], bits: np.random.PCG64, resamples: int
-) -> tuple[float | None, float | None, str]:
-    if len(tables) < 2:
+def _coefficients(
+    found: many_graders.Tallies,
+    labels: Sequence[int],
+    n: int,
+    bits: np.random.PCG64,
+    resamples: int,
+    tail: Sequence[str],
+) -> list[tuple[object, ...]]:
+    """Rows of alpha (ordinal) and AC2, from one set of draws."""
+    sums, k = found.rows(), len(labels)
+    drawn = [block @ sums for block in draws(bits, len(sums), resamples)] if len(sums) > 1 else []
+    rows: list[tuple[object, ...]] = []
+    named: dict[str, Callable[[Floats], Floats]] = {
+        "alpha": lambda t: many_graders.alphas(t, k, found.scale, level="ordinal", labels=labels),
+        "ac2": lambda t: many_graders.ac2s(t, k, found.scale, labels=labels),
+    }
+    for statistic, many in named.items():
+        total = sums.sum(axis=0, keepdims=True)
+        value: float | None = float(many(total)[0])
+        why = ""
+        if value is None or np.isnan(value):
+            value = None
+            why = "undefined: no pair was graded by two" if not n else "undefined: only one grade was given"
+        values = np.concatenate([many(block) for block in drawn]) if drawn else np.empty(0)
+        low, high, said = _ends(value, values, many(total - sums) if len(sums) > 1 else None)
+        note = "; ".join([*([why] if why else []), *([said] if said else []), *tail])
+        rows.append((statistic, None, None, value, low, high, n, len(found.queries), note))
+    return rows
+
+
+def _ends(value: float | None, drawn: Floats, without_one: Floats | None) -> tuple[float | None, float | None, str]:
+    """The interval's ends and how they were made; `drawn` are the resamples' values, `without_one` leaves each query
+    out, None for a share, whose interval is the percentiles.
+    """
+    if value is None:
+        return None, None, ""
+    if not len(drawn):
         return None, None, "no interval: it needs at least two queries to resample"
-    values = resampled(tables, many, bits, resamples)
+    low, high, said = _percentiles(drawn)
+    if without_one is None:
+        return low, high, said
+    better = fisher_z(value, without_one)
+    if better.low is None:
+        how = [f"no jackknife interval: {better.how}", *(["percentiles of resamples"] if low is not None else [])]
+        return low, high, "; ".join([*how, *([said] if said else [])])
+    beside = f"percentiles [{low:.3f}, {high:.3f}]" if low is not None and high is not None else "no percentiles"
+    return better.low, better.high, "; ".join([better.how, beside, *([said] if said else [])])
+
+
+def _percentiles(values: Floats) -> tuple[float | None, float | None, str]:
     defined = np.sort(values[~np.isnan(values)])
     undefined = len(values) - len(defined)
     if len(defined) < len(values) / 2:
         return None, None, f"no interval: undefined in {undefined} of {len(values)} resamples"
     said = f"undefined in {undefined} of {len(values)} resamples, left out of the interval" if undefined else ""
     return quantile(defined, 0.025), quantile(defined, 0.975), said
+
+
+def _as_units(tables: Counts) -> tuple[Counts, Counts]:
+    """Tables [query, a, b] as units [unit, grades given of each label], and each one's query."""
+    query, a, b = np.nonzero(tables)
+    times = tables[query, a, b]
+    one = np.eye(tables.shape[-1], dtype=np.int64)
+    return np.repeat(one[a] + one[b], times, axis=0), np.repeat(query, times)
+
+
+def _labelled(on_random: bool) -> list[str]:
+    return [] if on_random else [ON_AUDITED]
 
 
 def _kappa(matrix: Counts, weights: Counts) -> Statistic:
