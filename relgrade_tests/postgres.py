@@ -1,4 +1,6 @@
-"""A PostgreSQL server for one test session, on a socket in a temporary folder. Only starting and stopping it."""
+"""A PostgreSQL server for one test session, on a socket in a temporary folder: starting and stopping it, an empty
+database for a test, and cutting connections.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+
+import sqlalchemy as sa
 
 OWNERS = ("postgres", "nobody")
 """Who runs the server where the tests run as root, which PostgreSQL refuses."""
@@ -48,3 +53,29 @@ def server() -> Iterator[str]:
             yield f"postgresql+psycopg://relgrade@/postgres?host={top}"
         finally:
             run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+
+
+_NUMBER = count(1)
+
+
+def fresh(url: str) -> str:
+    """The URL of a new, empty database of the server."""
+    name = f"test_{next(_NUMBER)}"
+    _as_owner(url, f"CREATE DATABASE {name}")
+    return sa.make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def cut(url: str) -> int:
+    """Cut every connection to a database, as a restart or a network does; returns how many there were."""
+    name = sa.make_url(url).database
+    return _as_owner(
+        sa.make_url(url).set(database="postgres").render_as_string(hide_password=False),
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+    )
+
+
+def _as_owner(url: str, statement: str) -> int:
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        done = connection.execute(sa.text(statement))
+        return len(done.all()) if done.returns_rows else 0

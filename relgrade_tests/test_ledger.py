@@ -6,20 +6,22 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import polars as pl
+import postgres
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import events
+from relgrade_assets.io import attempts, events
+from relgrade_assets.io.attempts import Attempt, Prompt
 from relgrade_assets.io.database import VERSION_TABLE, utc_text
-from relgrade_assets.io.ledger import ANSWERS, METADATA, REFUSALS, REVIEWS, ROWS, Ledger, Recorded
+from relgrade_assets.io.ledger import ANSWERS, METADATA, REFUSALS, REVIEWS, ROWS, Ledger, Recorded, Whose
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 
@@ -47,15 +49,38 @@ def rows(*given: tuple[str, str, int | None], reason: str | None = "says so", **
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'state' / 'ledger.db'}"
+def opened() -> Iterator[Callable[[str], Ledger]]:
+    """Opens ledgers, and closes them after the test."""
+    ledgers: list[Ledger] = []
+
+    def open_one(url: str) -> Ledger:
+        ledgers.append(Ledger(url))
+        return ledgers[-1]
+
+    yield open_one
+    for each in ledgers:
+        each.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty ledger's URL, on both databases (P23)."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'ledger.db'}"
+    return postgres.fresh(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture
-def ledger(url: str) -> Iterator[Ledger]:
-    made = Ledger(url)
-    yield made
-    made.close()
+def ledger(url: str, opened: Callable[[str], Ledger]) -> Ledger:
+    return opened(url)
+
+
+MINE = Whose("demo", 1, "a")
+PROMPT = Prompt("digest", "nonce", "q1", ("c1", 'c"2'), "1")
+
+
+def attempt(number: int, outcome: attempts.Result, raw: bytes, why: str = "not the rows") -> Attempt:
+    return Attempt(number, ("my-agent", "-q"), "1.2.3", "a-model", AT, 0.25, 0, outcome, why, raw)
 
 
 def record(ledger: Ledger, frame: pl.DataFrame, grader: str = "a", round: int = 1) -> Recorded:
@@ -213,6 +238,8 @@ def test_nothing_is_changed_or_taken_out(ledger: Ledger, table: str, change: str
     ledger.record_reviews("demo", "eve", review, at=AT)
     ledger.record_issued("demo", 1, "a", "s", at=AT)
     events.append(ledger, "demo", "audit_locked", {"round": 1, "digest": "d"}, AT)
+    attempts.record_prompt(ledger, MINE, PROMPT, at=AT)
+    attempts.record_attempt(ledger, MINE, PROMPT, attempt(1, "refused", b"prose"), at=AT)
     with pytest.raises(Refused, match="append-only"):
         ledger.write(lambda c: c.execute(sa.text(change.format(table))))
     assert (
@@ -220,7 +247,65 @@ def test_nothing_is_changed_or_taken_out(ledger: Ledger, table: str, change: str
     )
 
 
-def test_killed_while_answers_are_recorded(url: str) -> None:
+def test_an_attempt_and_its_answers_are_recorded_once_and_together(ledger: Ledger) -> None:
+    """P20, P21, P23: what was run and what came back, raw up to 200 kB and whole by its digest; the answers with it."""
+    answers = rows(("q1", "c1", 2), ("q1", 'c"2', 0)).to_dicts()
+    for _ in range(2):
+        attempts.record_prompt(ledger, MINE, PROMPT, at=AT)
+        attempts.record_attempt(ledger, MINE, PROMPT, attempt(1, "refused", b"\xff\x00" + b"x" * 300_000), at=AT)
+        attempts.record_attempt(ledger, MINE, PROMPT, attempt(2, "accepted", b"rows", ""), answers, at=AT)
+    assert attempts.asked(ledger, MINE).rows() == [("digest", "nonce", "q1", ["c1", 'c"2'], "1", utc_text(AT))]
+    tried = attempts.tried(ledger, MINE)
+    assert tried.schema == pl.Schema(attempts.TRIED)
+    assert tried.select(
+        "attempt", "outcome", "reason", "command", "version", "model", "seconds", "exit_status"
+    ).rows() == [
+        (1, "refused", "not the rows", '["my-agent", "-q"]', "1.2.3", "a-model", 0.25, 0),
+        (2, "accepted", "", '["my-agent", "-q"]', "1.2.3", "a-model", 0.25, 0),
+    ]
+    assert tried["raw"][0] == "\\xff\u2400" + "x" * 199_998
+    assert tried["raw_digest"][0] == hashlib.sha256(b"\xff\x00" + b"x" * 300_000).hexdigest()
+    assert ledger.answers("demo", 1, ["a"]).select("query_id", "chunk_id", "grade").rows() == [
+        ("q1", 'c"2', 0),
+        ("q1", "c1", 2),
+    ]
+    assert len(stored(ledger, "answers")) == 2
+    assert attempts.exhausted(ledger, MINE) == frozenset()
+    attempts.record_attempt(ledger, MINE, PROMPT, attempt(3, "exhausted", b""), at=AT)
+    assert attempts.exhausted(ledger, MINE) == {("q1", "c1"), ("q1", 'c"2')}
+    assert attempts.exhausted(ledger, Whose("demo", 2, "a")) == frozenset()
+    assert attempts.tried(ledger, Whose("demo", 1, "b")).schema == pl.Schema(attempts.TRIED)
+
+
+def test_a_frozen_round_takes_no_accepted_attempt(ledger: Ledger) -> None:
+    """P35: neither the attempt nor its answers."""
+    attempts.record_prompt(ledger, MINE, PROMPT, at=AT)
+    events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "k"}, AT)
+    with pytest.raises(Refused, match="frozen"):
+        attempts.record_attempt(
+            ledger, MINE, PROMPT, attempt(1, "accepted", b"rows"), rows(("q1", "c1", 2)).to_dicts(), at=AT
+        )
+    assert stored(ledger, "attempts") == stored(ledger, "answers") == []
+
+
+def test_a_ledger_of_the_first_form_is_brought_up_to_date_with_its_rows(tmp_path: Path) -> None:
+    """P23: migration 0002 on a ledger that 0001 made."""
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    old = Ledger(url)
+    record(old, rows(("q1", "c1", 1)))
+    with sqlite3.connect(tmp_path / "old.db") as connection:
+        connection.executescript(
+            "DROP TABLE prompts; DROP TABLE attempts; UPDATE relgrade_ledger_version SET version_num = '0001'"
+        )
+    connection.close()
+    new = Ledger(url)
+    assert new.answers("demo", 1, ["a"])["grade"].to_list() == [1]
+    attempts.record_prompt(new, MINE, PROMPT, at=AT)
+    with pytest.raises(Refused, match="append-only"):
+        new.write(lambda c: c.execute(sa.text("DELETE FROM prompts")))
+
+
+def test_killed_while_answers_are_recorded(url: str, opened: Callable[[str], Ledger]) -> None:
     """P23, kill -9: every acknowledged answer is there, none twice, no query in part."""
     acknowledged = -1
     for kill in range(3):
@@ -236,20 +321,20 @@ def test_killed_while_answers_are_recorded(url: str) -> None:
         acknowledged = max([acknowledged, *[int(line) for line in writer.stdout.read().splitlines() if line.isdigit()]])
         assert writer.wait() == -signal.SIGKILL
         writer.stdout.close()
-        found = Ledger(url).answers("demo", 1, ["a"]).group_by("query_id").len().sort("query_id")
+        found = opened(url).answers("demo", 1, ["a"]).group_by("query_id").len().sort("query_id")
         assert found["len"].to_list() == [5] * found.height, "whole transactions only"
         assert found.height - 1 in (acknowledged, acknowledged + 1)
-    revisions = Ledger(url).read(lambda c: c.execute(sa.text("SELECT max(revision) FROM answers")).scalar())
+    revisions = opened(url).read(lambda c: c.execute(sa.text("SELECT max(revision) FROM answers")).scalar())
     assert revisions == 1, "repeating the last query added nothing"
 
 
-def test_two_processes_record_at_once(url: str) -> None:
+def test_two_processes_record_at_once(url: str, opened: Callable[[str], Ledger]) -> None:
     """P23: two runs of one partition; nothing doubled."""
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, url, "388"], stdout=subprocess.DEVNULL) for _ in range(2)
     ]
     assert [w.wait() for w in writers] == [0, 0]
-    found = Ledger(url)
+    found = opened(url)
     assert len(stored(found, "answers")) == 12 * 5
     assert found.answers("demo", 1, ["a"]).height == 12 * 5
 
@@ -280,6 +365,7 @@ def test_a_database_that_is_no_ledger(tmp_path: Path) -> None:
             Ledger(url)
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_database_that_goes_away(url: str, ledger: Ledger, tmp_path: Path) -> None:
     record(ledger, rows(("q1", "c1", 1)))
     (tmp_path / "state").rename(tmp_path / "away")
@@ -299,11 +385,22 @@ def test_migrations_make_what_the_code_expects(ledger: Ledger) -> None:
     with ledger.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_object": ours, "compare_type": True})
         assert compare_metadata(context, METADATA) == []
+        if not ledger.sqlite:
+            return
         pragma = {
             n: connection.execute(sa.text(f"PRAGMA {n}")).scalar()
             for n in ("journal_mode", "synchronous", "foreign_keys")
         }
     assert pragma == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_connections_that_were_cut_are_opened_again(postgres_url: str, opened: Callable[[str], Ledger]) -> None:
+    """P23: nothing recorded is lost, and the next step goes on."""
+    url = postgres.fresh(postgres_url)
+    ledger = opened(url)
+    record(ledger, rows(("q1", "c1", 1)))
+    assert postgres.cut(url) >= 1
+    assert record(ledger, rows(("q1", "c1", 1), ("q1", "c2", 2))) == Recorded(1, 0, 1)
 
 
 def test_times_are_utc_and_have_a_zone() -> None:

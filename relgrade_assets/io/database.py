@@ -32,6 +32,10 @@ _MIGRATION_LOCK = 0x72656C6772616465
 T = TypeVar("T")
 
 
+class Unusable(Refused):
+    """The database can't be used now: gone, cut off, full. Another time it may be."""
+
+
 def utc_text(at: datetime) -> str:
     """A time as the ledger writes it: UTC, ISO 8601, microseconds, Z. Raises ValueError for a time without a zone."""
     if at.tzinfo is None:
@@ -113,9 +117,9 @@ class Database:
         """Let go of every connection."""
         self.engine.dispose()
 
-    def _unusable(self, error: SQLAlchemyError) -> Refused:
+    def _unusable(self, error: SQLAlchemyError) -> Unusable:
         said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-        return Refused(
+        return Unusable(
             f"The ledger {self.shown} can't be used: {said.splitlines()[0]}",
             untouched="Nothing of this step was recorded, or all of it; run it again, nothing is recorded twice.",
         )

@@ -1,7 +1,8 @@
 """The ledger (P23): every answer, refusal and review, and what was issued to whom, append-only in a database.
 
 Which tables there are and how rows enter and are read belongs here; connections are `database.py`'s, the event chain
-on the same database is `events.py`'s, and whether an answer is well-formed (P19, P20) is decided before it comes here.
+on the same database is `events.py`'s, prompts and attempts enter by `attempts.py`, and whether an answer is well-formed
+(P19, P20) is decided before it comes here.
 Times are values.
 """
 
@@ -82,6 +83,27 @@ issued = sa.Table(
     *_texts("sheets_digest", "at"),
     sa.Index("issued_to_grader", "experiment", "round", "grader"),
 )
+prompts = sa.Table(
+    "prompts",
+    METADATA,
+    *_whose(),
+    *_texts("prompt_digest", "nonce", "query_id", "chunk_ids", "template", "at"),
+    sa.UniqueConstraint("prompt_digest", name="one_prompt_a_digest"),
+    sa.Index("prompts_of_grader", "experiment", "round", "grader"),
+)
+attempts = sa.Table(
+    "attempts",
+    METADATA,
+    *_whose(),
+    *_texts("prompt_digest"),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    *_texts("command", "version", "model", "started"),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("exit_status", sa.Integer),
+    *_texts("outcome", "reason", "raw", "raw_digest"),
+    sa.UniqueConstraint("prompt_digest", "attempt", name="one_attempt_a_number"),
+    sa.Index("attempts_of_grader", "experiment", "round", "grader"),
+)
 events = sa.Table(
     "events",
     METADATA,
@@ -143,26 +165,8 @@ class Ledger(Database):
         """
         given = rows.select(list(ROWS)).cast(pl.Schema(ROWS)).to_dicts()
         _check_answers(given, source)
-        whose = {"experiment": experiment, "round": round, "grader": grader}
-
-        def work(connection: sa.Connection) -> Recorded:
-            before = self._current(connection, whose, sorted({row["query_id"] for row in given}))
-            fresh, changed, same = [], 0, 0
-            for row in given:
-                pair, content = (row["query_id"], row["chunk_id"]), tuple(row[name] for name in CONTENT)
-                revision, known = before.get(pair, (0, None))
-                if known == content:
-                    same += 1
-                    continue
-                changed += revision > 0
-                before[pair] = (revision + 1, content)
-                fresh.append({**whose, **row, "revision": revision + 1, "source": source, "answered_at": utc_text(at)})
-            if fresh:
-                _refuse_if_frozen(connection, experiment, round, fresh)
-                connection.execute(sa.insert(answers), fresh)
-            return Recorded(len(fresh) - changed, changed, same)
-
-        return self.write(work)
+        whose = Whose(experiment, round, grader)
+        return self.write(lambda c: append_answers(c, whose, given, source=source, at=at))
 
     def record_refusals(
         self,
@@ -182,7 +186,7 @@ class Ledger(Database):
         sources of their own.
         """
         whose = {"experiment": experiment, "round": round, "grader": grader, "source": source}
-        given = [(line, _storable(raw), _storable(why)) for line, raw, why in refused]
+        given = [(line, storable(raw), storable(why)) for line, raw, why in refused]
 
         def work(connection: sa.Connection) -> int:
             found = connection.execute(
@@ -305,17 +309,53 @@ class Ledger(Database):
         rows = self.read(lambda c: [tuple(row) for row in c.execute(wanted)])
         return pl.DataFrame(rows, schema=pl.Schema(schema), orient="row")
 
-    def _current(
-        self, connection: sa.Connection, whose: Mapping[str, object], query_ids: Sequence[str]
-    ) -> dict[tuple[str, str], tuple[int, tuple[object, ...] | None]]:
-        table = current_answers
-        wanted = sa.select(table).where(*_matches(table, whose))
-        if len(query_ids) <= _FEW:
-            wanted = wanted.where(table.c.query_id.in_(query_ids))
-        return {
-            (r["query_id"], r["chunk_id"]): (int(r["revision"]), tuple(r[name] for name in CONTENT))
-            for r in connection.execute(wanted).mappings()
-        }
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Of which experiment, round and grader rows are."""
+
+    experiment: str
+    round: int
+    grader: str
+
+    def values(self) -> dict[str, object]:
+        """As columns."""
+        return {"experiment": self.experiment, "round": self.round, "grader": self.grader}
+
+
+def append_answers(
+    connection: sa.Connection, whose: Whose, given: Sequence[Mapping[str, Any]], *, source: str, at: datetime
+) -> Recorded:
+    """`Ledger.record_answers` inside a transaction that is open already; `given` are whole rows (ROWS)."""
+    before = _current(connection, whose.values(), sorted({row["query_id"] for row in given}))
+    fresh, changed, same = [], 0, 0
+    for row in given:
+        pair, content = (row["query_id"], row["chunk_id"]), tuple(row[name] for name in CONTENT)
+        revision, known = before.get(pair, (0, None))
+        if known == content:
+            same += 1
+            continue
+        changed += revision > 0
+        before[pair] = (revision + 1, content)
+        stamp = {"revision": revision + 1, "source": source, "answered_at": utc_text(at)}
+        fresh.append({**whose.values(), **row, **stamp})
+    if fresh:
+        _refuse_if_frozen(connection, whose.experiment, whose.round, fresh)
+        connection.execute(sa.insert(answers), fresh)
+    return Recorded(len(fresh) - changed, changed, same)
+
+
+def _current(
+    connection: sa.Connection, whose: Mapping[str, object], query_ids: Sequence[str]
+) -> dict[tuple[str, str], tuple[int, tuple[object, ...] | None]]:
+    table = current_answers
+    wanted = sa.select(table).where(*_matches(table, whose))
+    if len(query_ids) <= _FEW:
+        wanted = wanted.where(table.c.query_id.in_(query_ids))
+    return {
+        (r["query_id"], r["chunk_id"]): (int(r["revision"]), tuple(r[name] for name in CONTENT))
+        for r in connection.execute(wanted).mappings()
+    }
 
 
 def frozen_rounds(connection: sa.Connection, experiment: str) -> dict[int, str]:
@@ -386,6 +426,6 @@ def _content_digest(purpose: str, frame: pl.DataFrame) -> str:
     return total.hexdigest()
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Raw text as every database can hold it: NUL shown as its picture, broken surrogates escaped."""
     return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()
