@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from relgrade_assets.protocol.coherence import GATE_DEFAULTS, KAPPA_FLOOR
-from relgrade_assets.protocol.design import Design
+from relgrade_assets.protocol.design import PACE, Design
 from relgrade_assets.protocol.deviations import MEANING, DeviationCode
 from relgrade_assets.protocol.scale import NAMED, Scale
 
@@ -182,6 +182,16 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "auditor.name": ({}, {"auditor.name": "i"}),
     "auditor.family": ({}, {"auditor.family": "fi"}),
     "auditor.kind": ({}, {"auditor.kind": "human"}),
+    **{
+        f"{who}.run.{key}": ({f"{at}.run": {"command": "claude"}}, {f"{at}.run": {"command": "claude", key: value}})
+        for who, at in (("graders", "graders.0"), ("auditor", "auditor"))
+        for key, value in {
+            "command": ["claude"],
+            "model": "m",
+            "chunks_a_prompt": 4,
+            "allow_environment": ["SOME_API_KEY"],
+        }.items()
+    },
     "audit.share": ({}, {"audit.share": 0.2}),
     "audit.at_least": ({}, {"audit.at_least": 11}),
     "audit.random_too": ({}, {"audit.random_too": True}),
@@ -205,7 +215,46 @@ def test_digest_covers_every_key(key: str) -> None:
 
 def test_changes_name_every_key_of_the_design() -> None:
     """Bites when a key is added without a line above (`relgrade` has one value only)."""
-    assert set(CHANGES) == set(leaves(Design)) - {"relgrade"}
+    pace = {f"{who}.run.{key}" for who in ("graders", "auditor") for key in PACE}
+    assert set(CHANGES) == set(leaves(Design)) - {"relgrade"} - pace
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), {"concurrency": 9, "timeout_seconds": 9, "attempts": 9, "pause_seconds": 9.5}.items()
+)
+def test_pace_of_a_command_is_no_part_of_the_digest(key: str, value: float) -> None:
+    """P2, P21: slowing an agent down after the first grade takes no new round; no run at all is no key at all."""
+    run = {"command": ["x", "-y"], "model": "m"}
+    assert digest({"graders.0.run": run}) == digest({"graders.0.run": {**run, key: value}}) != digest()
+    assert "run" not in str(design().canonical()["graders"])
+    assert design({"graders.0.run": run}).run_of("g") is not None
+    assert design({"graders.0.run": run}).run_of("h") is None
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"command": "gpt"}, "command"),
+        ({"command": []}, "command"),
+        ({"command": ["x", ""]}, "command"),
+        ({"command": "claude", "chunks_a_prompt": 6}, "less than or equal to 5"),
+        ({"command": "claude", "concurrency": 0}, "greater than or equal to 1"),
+        ({"command": "claude", "model": "--dangerous"}, "model"),
+        ({"command": "claude", "allow_environment": ["A B"]}, "allow_environment"),
+        ({"command": "claude", "shell": True}, "shell"),
+        ({"model": "m"}, "command"),
+    ],
+)
+def test_a_run_that_is_none_is_refused(run: dict[str, Any], said: str) -> None:
+    """P1, P21."""
+    with pytest.raises(ValidationError, match=said):
+        design({"graders.0.run": run})
+
+
+def test_people_are_not_run() -> None:
+    """P21."""
+    with pytest.raises(ValidationError, match="only a model is run by a command"):
+        design({"auditor.kind": "human", "auditor.run": {"command": "claude"}})
 
 
 def leaves(model: type[BaseModel], at: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relgrade_assets.protocol.deviations import DeviationCode
 
 if TYPE_CHECKING:
-    from relgrade_assets.protocol.design import Design, Strata
+    from relgrade_assets.protocol.design import Auditor, Design, Grader, Strata
 
 GATE_DEFAULTS: dict[str, float] = {"weighted_kappa": 0.75, "binary_kappa": 0.80, "disagreement": 0.10, "two_step": 0.02}
 KAPPA_FLOOR = 0.60
@@ -86,6 +86,13 @@ def share_faults(d: Strata) -> KeyFaults:
     if declared and abs(sum(declared) - 1) > SHARES_WITHIN:
         return [("parts", f"the shares sum to {sum(declared):.12g}; they must sum to 1 within 1e-9")]
     return []
+
+
+def run_faults(who: Grader | Auditor) -> KeyFaults:
+    """P21: a command belongs to a model; people and files are not run."""
+    if who.run is None or who.kind == "model":
+        return []
+    return [("run", f"{who.name!r} is of kind {who.kind}, and only a model is run by a command")]
 
 
 def undeclared(d: Design) -> KeyFaults:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from relgrade_assets.protocol.canonical import digest
-from relgrade_assets.protocol.coherence import incoherent, share_faults, strata_faults, undeclared
+from relgrade_assets.protocol.coherence import incoherent, run_faults, share_faults, strata_faults, undeclared
 from relgrade_assets.protocol.deviations import DeviationCode
 from relgrade_assets.protocol.scale import NAMED, Scale, ScaleName
 
@@ -183,6 +183,56 @@ class Intents(Part):
     file: FilePath = Field(description="CSV or JSON Lines: query_id, form, intent, author.")
 
 
+_RUN = "Command that grades what is missing, for kind model (P21); sheets and files where absent."
+
+
+class Run(Part):
+    """The command that a model grader is run by (P21), once a prompt, and how much of it at a time."""
+
+    command: (
+        Literal["claude", "llm"] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    ) = Field(
+        description="A preset's name, or program and arguments as a list; it reads a prompt on standard input and "
+        "prints rows. Never a shell."
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        pattern="^[^-\\x00]",
+        description="Model to ask a preset for; with a list it is only recorded. The command's own where absent.",
+    )
+    chunks_a_prompt: int = Field(
+        default=5, strict=True, ge=1, le=5, description="Chunks of one query in a prompt at most (P21)."
+    )
+    allow_environment: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = Field(
+        default=(), description="Key variables that stay in the command's environment; others are taken out (P21)."
+    )
+    concurrency: int = Field(
+        default=4, strict=True, ge=1, le=64, description="Commands at a time. Pace: not part of the protocol digest."
+    )
+    timeout_seconds: int = Field(
+        default=300, strict=True, ge=1, le=86_400, description="A command that takes longer is killed. Pace, likewise."
+    )
+    attempts: int = Field(
+        default=3,
+        strict=True,
+        ge=1,
+        le=20,
+        description="Times a prompt is asked before it is exhausted. Pace, likewise.",
+    )
+    pause_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="Pause before asking again, doubled each time up to a minute, with jitter. Pace, likewise.",
+    )
+
+
+PACE = ("concurrency", "timeout_seconds", "attempts", "pause_seconds")
+"""Keys of `Run` that change when grades come in, not what they are: left out of the protocol digest (P2)."""
+
+
 class Grader(Part):
     """Who grades, and how much of it (P30)."""
 
@@ -192,6 +242,11 @@ class Grader(Part):
     takes: Literal["all"] | Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = Field(
         default="all", description="all queries, or a share of them."
     )
+    run: Run | None = Field(default=None, description=_RUN)
+
+    @model_validator(mode="after")
+    def _only_models_run(self) -> Grader:
+        return _without_faults(self, run_faults(self))
 
 
 class Auditor(Part):
@@ -200,6 +255,11 @@ class Auditor(Part):
     name: Name = Field(description="No grader's name.")
     family: Family
     kind: Literal["model", "human", "import"] = Field(default="model", description="import: grades come from files.")
+    run: Run | None = Field(default=None, description=_RUN)
+
+    @model_validator(mode="after")
+    def _only_models_run(self) -> Auditor:
+        return _without_faults(self, run_faults(self))
 
 
 class Audit(Part):
@@ -284,8 +344,15 @@ class Design(Part):
         return any(d.code == code for d in self.deviations)
 
     def canonical(self) -> dict[str, object]:
-        """The design with every default written out, as JSON values."""
-        return self.model_dump(mode="json")
+        """The design with every default written out, as JSON values. `run` stands only where it is declared, and
+        without its pace.
+        """
+        whole = self.model_dump(mode="json")
+        for part in (*whole["graders"], whole["auditor"]):
+            run = part.pop("run")
+            if run is not None:
+                part["run"] = {key: value for key, value in run.items() if key not in PACE}
+        return whole
 
     def protocol_digest(self, rubric: str) -> str:
         """P2: covers the design in canonical form and the rubric's text (line ends and a byte-order mark apart)."""
@@ -296,6 +363,11 @@ class Design(Part):
     def key_graders(self) -> list[str]:
         """Names of those whose grades are the key, in the order listed."""
         return [g.name for g in self.graders]
+
+    def run_of(self, name: str) -> Run | None:
+        """The command of a grader or of the auditor; None where there is none."""
+        who: list[Grader | Auditor] = [*self.graders, self.auditor]
+        return next((g.run for g in who if g.name == name), None)
 
 
 def _without_faults(value: T, faults: list[tuple[str, str]]) -> T:

@@ -1,0 +1,108 @@
+"""The strict reader of a model's reply (P19, P20)."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relgrade_assets.methods.reply import NotTheRows, Row, read_reply
+
+A = {"query_id": "q", "chunk_id": "a", "reason": "says so", "grade": 2}
+B = {"query_id": "q", "chunk_id": "b", "reason": "says nothing", "grade": 0}
+
+
+def read(text: str) -> list[Row]:
+    return read_reply(text, query_id="q", chunk_ids=["a", "b"], top_grade=2)
+
+
+def lines(*rows: Any) -> str:
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lines(A, B),
+        lines(B, A) + "\n",
+        "\n\n" + lines(A, "", B) + "\n\n",
+        lines(A, B).replace("\n", "\r\n"),
+        "```json\n" + lines(A, B) + "\n```\n",
+        "```\n" + lines(A, B) + "\n```",
+    ],
+)
+def test_exactly_the_asked_rows_are_taken_in_the_order_asked(text: str) -> None:
+    assert read(text) == [Row("a", "says so", 2, False, False), Row("b", "says nothing", 0, False, False)]
+
+
+def test_unrateable_is_no_grade_and_clean_up_is_a_flag() -> None:
+    """P19."""
+    found = read(lines({**A, "grade": None, "unrateable": True}, {**B, "corpus_cleanup": True}))
+    assert found == [Row("a", "says so", None, True, False), Row("b", "says nothing", 0, False, True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    {
+        "": "0 of 2 rows",
+        lines(A): "1 of 2 rows",
+        lines("Here you are:", A, B): "line 1: no JSON",
+        lines(A, B, "I hope this helps."): "line 3: no JSON",
+        "My grades:\n```\n" + lines(A, B) + "\n```": "line 1: no JSON",
+        "```json\n" + lines(A, B): "code fence",
+        "```json\n" + lines(A, B) + "\n```\nDone.": "code fence",
+        "```": "code fence",
+        lines([A, B]): "line 1: no JSON object",
+        lines(A, B, A): "line 3: a chunk that stands twice",
+        lines(A, {**B, "chunk_id": "c"}): "line 2: a chunk that was not asked",
+        lines(A, {**B, "chunk_id": ["b"]}): "line 2: a chunk that was not asked",
+        lines(A, {**B, "query_id": "p"}): "line 2: another query",
+        lines(A, json.dumps(B)[:-9]): "line 2: no JSON",
+        lines(A) + lines(B): "line 1: no JSON",
+        lines({**A, "grade": 7}, B): "line 1: a grade",
+        lines({**A, "grade": -1}, B): "line 1: a grade",
+        lines({**A, "grade": 2.0}, B): "line 1: a grade",
+        lines({**A, "grade": "2"}, B): "line 1: a grade",
+        lines({**A, "grade": True}, B): "line 1: a grade",
+        lines({**A, "grade": None}, B): "line 1: a grade",
+        lines({**A, "unrateable": True}, B): "line 1: unrateable, and with a grade",
+        lines({**A, "unrateable": 1, "grade": None}, B): "line 1: a flag",
+        lines({**A, "judge_later": True, "grade": None}, B): "line 1: other keys",
+        lines({**A, "confidence": 1}, B): "line 1: other keys",
+        lines(dict(reversed(A.items())), B): "line 1: other keys",
+        lines('{"query_id": "q", "chunk_id": "a", "reason": "x", "grade": 0, "grade": 2}', B): "line 1: other keys",
+        lines({**A, "reason": ""}, B): "line 1: no reason",
+        lines({**A, "reason": None}, B): "line 1: no reason",
+        lines({**A, "reason": "two\nlines"}, B): "line 1: no reason",
+        lines({**A, "reason": "half \ud800"}, B): "line 1: no reason",
+        lines({**A, "reason": "w " * 16}, B): "line 1: a reason of more than 15 words",
+        lines("[" * 100_000, B): "line 1: no JSON",
+        lines('{"query_id": "q", "chunk_id": "a", "reason": "x", "grade": ' + "9" * 5000 + "}", B): "line 1:",
+    }.items(),
+)
+def test_anything_else_is_refused_whole_with_the_reason(text: str, why: str) -> None:
+    """P20: never mended, never a 0, never fished out of prose."""
+    with pytest.raises(NotTheRows) as caught:
+        read(text)
+    assert str(caught.value).startswith(why) or why in str(caught.value)
+
+
+def test_fifteen_words_are_a_reason() -> None:
+    assert len(read(lines({**A, "reason": "w " * 15}, B))) == 2
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_refused_or_the_rows(text: str) -> None:
+    with pytest.raises(NotTheRows):
+        read(text)
+
+
+@given(st.integers(0, 300), st.text(max_size=3))
+def test_a_reply_with_something_put_in_is_refused_or_reads_the_same_ids(at: int, put: str) -> None:
+    whole = lines(A, B)
+    try:
+        found = read(whole[:at] + put + whole[at:])
+    except NotTheRows:
+        return
+    assert [row.chunk_id for row in found] == ["a", "b"]
