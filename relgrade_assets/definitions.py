@@ -8,6 +8,7 @@ import dagster as dg
 
 warnings.filterwarnings("ignore", message=".*partitions_def on an AssetCheckSpec.*", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", message=".*observable_source_asset. is currently in beta", category=dg.BetaWarning)
+warnings.filterwarnings("ignore", message=".*DataVersionsByPartition. is currently in beta", category=dg.BetaWarning)
 
 from relgrade_assets.assets import audit, grading, intents, key, measures, pooling, publication, queries  # noqa: E402
 from relgrade_assets.assets.build import EXPERIMENT  # noqa: E402
