@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "review": ("people", "Write the intents out for review, or take the reviews."),
     "spot-check": ("people", "Write the sheet on which a person checks queries' types."),
     "sheets": ("people", "Write a grader's blind sheet."),
+    "desk": ("desk", "Serve the pages on which people grade."),
+    "desk-link": ("desk", "Make a person's link to the desk, or end it."),
     "collect": ("people", "Take a grader's answers."),
     "revise": ("people", "Log a revision and open the next round."),
     "replay": ("replay", "Replay a recorded study from its folder."),

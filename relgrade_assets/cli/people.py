@@ -32,12 +32,20 @@ def sheets(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder to write; data/experiments/NAME/sheets/GRADER if not given."),
     ] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="Also sheet.html: a page that works without a server and gives rows back.")
+    ] = False,
 ) -> None:
     """Write a grader's blind sheet: whole, and in parts of five chunks a query."""
     table = worksheets.sheet_table(open_study(home(), name), grader)
     study = require_tables(home(), name, table)
     folder = out or study.folder / "sheets" / grader
-    pairs = worksheets.write_sheets(study, grader, folder)
+    page = None
+    if html:
+        from relgrade_assets.desk.offline import page as offline_page
+
+        page = offline_page(study, grader)
+    pairs = worksheets.write_sheets(study, grader, folder, page=page)
     say(f"{pairs} pairs for {grader}, round {study.round}: {_shown(folder)}")
 
 

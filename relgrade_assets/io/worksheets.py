@@ -47,9 +47,9 @@ def sheet_of(study: Study, grader: str) -> pl.DataFrame:
     return rows.sort("query_id", "position")
 
 
-def write_sheets(study: Study, grader: str, folder: Path) -> int:
+def write_sheets(study: Study, grader: str, folder: Path, *, page: bytes | None = None) -> int:
     """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, and `queries/<query_id>/<n>.jsonl` of five
-    chunks each. Returns the pairs.
+    chunks each; `page` as `sheet.html` beside them. Returns the pairs.
 
     Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else. Refused where
     `folder` holds anything else than a sheet.
@@ -57,6 +57,8 @@ def write_sheets(study: Study, grader: str, folder: Path) -> int:
     rows = sheet_of(study, grader)
     _require_own_folder(folder)
     files = {"rubric.md": study.rubric.encode(), "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows))}
+    if page is not None:
+        files["sheet.html"] = page
     for (query,), part in rows.group_by("query_id", maintain_order=True):
         blind = sheet_methods.blind_rows(part)
         for n, start in enumerate(range(0, len(blind), AT_ONCE), start=1):
@@ -69,7 +71,7 @@ def write_sheets(study: Study, grader: str, folder: Path) -> int:
 def _require_own_folder(folder: Path) -> None:
     """The folder is replaced whole, so it must hold a sheet or nothing."""
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "queries")]
+    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "sheet.html", "queries")]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         raise Refused(

@@ -19,7 +19,7 @@ from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.readers.slow_records import Pairs, Whole, described, objects
 from relgrade_assets.io.text import read_text
 
-__all__ = ["GradeRows", "read_grades", "read_qrels"]
+__all__ = ["GradeRows", "check_row", "read_grades", "read_qrels"]
 
 KEYS = ("query_id", "chunk_id", "reason", "grade")
 FLAGS = ("unrateable", "judge_later", "corpus_cleanup")
@@ -89,6 +89,18 @@ def read_grades(
         for line in sorted(whys)
     )
     return GradeRows(frame, bad, reasons, tuple(notices))
+
+
+def check_row(
+    line: bytes, *, name: str, top_grade: int, reason_needed: Literal["all", "above_zero", "none"]
+) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """One P19 row as JSON: query_id, chunk_id, reason, grade and three flags, or None and every fault of it."""
+    for _, raw, pairs, syntax in _lines(line, name):
+        if pairs is None or b"\n" in line:
+            return None, syntax or [Fault(name, described(raw.decode("utf-8", "replace")), "one JSON object")]
+        row, faults = _row(pairs, f"{name}", top_grade, reason_needed)
+        return (None, faults) if faults else ({k: row[k] for k in SCHEMA if k != "line"}, [])
+    return None, [Fault(name, "nothing", "one JSON object")]
 
 
 def _lines(data: bytes, name: str) -> Iterator[tuple[int, bytes, Pairs | None, list[Fault]]]:

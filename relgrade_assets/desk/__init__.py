@@ -1,0 +1,1 @@
+"""The desk (P24): the web pages on which people grade, review and decide. A face, as the command line is."""
