@@ -14,18 +14,25 @@ from typing import Literal, cast
 
 from relgrade_assets.errors import Fault, Refused
 
-Family = Literal["nDCG", "Recall", "RR", "P", "AP", "Judged"]
+Family = Literal["nDCG", "Recall", "RR", "P", "AP", "Judged", "Success", "Rprec", "RBP", "ERR", "bpref", "infAP"]
 Gain = Literal["exponential", "linear"]
+Cutoff = Literal["must", "may", "none"]
 
-SHAPES: dict[Family, tuple[bool, tuple[str, ...]]] = {
-    "nDCG": (False, ("gain",)),
-    "Recall": (True, ("rel",)),
-    "RR": (False, ("rel",)),
-    "P": (True, ("rel",)),
-    "AP": (False, ("rel",)),
-    "Judged": (True, ()),
+SHAPES: dict[Family, tuple[Cutoff, tuple[str, ...]]] = {
+    "nDCG": ("may", ("gain",)),
+    "Recall": ("must", ("rel",)),
+    "RR": ("may", ("rel",)),
+    "P": ("must", ("rel",)),
+    "AP": ("may", ("rel",)),
+    "Judged": ("must", ()),
+    "Success": ("must", ("rel",)),
+    "Rprec": ("none", ("rel",)),
+    "RBP": ("may", ("p", "rel")),
+    "ERR": ("may", ("max",)),
+    "bpref": ("none", ("rel",)),
+    "infAP": ("none", ("rel",)),
 }
-"""For each family: whether it must have a cut-off, and the parameters that it takes."""
+"""For each family: whether it must, may or can't have a cut-off, and the parameters that it takes."""
 
 SPELLED = (
     "nDCG@k",
@@ -39,30 +46,44 @@ SPELLED = (
     "AP",
     "AP@k",
     "AP(rel=2)",
+    "Success@k",
+    "Rprec",
+    "RBP(p=0.8)",
+    "ERR@k",
+    "ERR(max=4)@k",
+    "bpref",
+    "infAP",
     "Judged@k",
 )
 """The names there are, as a refusal lists them."""
 
-_ALIASES: dict[str, Family] = {"R": "Recall"}
+PERSISTENCE = 0.8
+"""RBP's p where the name gives none, as ir_measures has it."""
+_ALIASES: dict[str, Family] = {"R": "Recall", "Bpref": "bpref", "BPref": "bpref", "RPrec": "Rprec"}
 _NAME = re.compile(r"([A-Za-z]+)(?:\(([^()]*)\))?(?:@([1-9][0-9]{0,8}))?")
+_GRADE = re.compile(r"[1-9][0-9]{0,2}")
+_P = re.compile(r"0?\.[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One measure: its family, its cut-off in ranks (None: the whole ranking), and what departs from the scale.
 
-    `rel` is the lowest relevant grade and `gain` the gain of a grade; None leaves both to the scale (P5).
+    `rel` is the lowest relevant grade, `gain` the gain of a grade and `max` the scale's top grade (ERR's); None leaves
+    them to the scale (P5). `p` is RBP's persistence, in (0, 1); no other measure has one.
     """
 
     family: Family
     cutoff: int | None = None
     rel: int | None = None
     gain: Gain | None = None
+    p: float | None = None
+    max: int | None = None
 
     @property
     def name(self) -> str:
         """The canonical spelling: `parse(m.name) == m`."""
-        given = {"rel": self.rel, "gain": self.gain}
+        given = {"p": self.p, "rel": self.rel, "gain": self.gain, "max": self.max}
         inner = ",".join(f"{key}={value}" for key, value in given.items() if value is not None)
         return f"{self.family}{f'({inner})' if inner else ''}{f'@{self.cutoff}' if self.cutoff is not None else ''}"
 
@@ -104,9 +125,11 @@ def _parse(name: str) -> Measure | Fault:
     family = _ALIASES.get(head) or (cast(Family, head) if head in SHAPES else None)
     if family is None:
         return _unknown(name)
-    needs_cutoff, takes = SHAPES[family]
-    if needs_cutoff and cut is None:
+    cuts, takes = SHAPES[family]
+    if cuts == "must" and cut is None:
         return Fault(f"measure {name!r}", "no cut-off", f"one, such as {head}@10")
+    if cuts == "none" and cut is not None:
+        return Fault(f"measure {name!r}", f"the cut-off {cut}", f"none: {family} reads the whole ranking")
     given: dict[str, str] = {}
     for part in (inner or "").split(",") if inner is not None else ():
         key, _, value = part.partition("=")
@@ -115,12 +138,22 @@ def _parse(name: str) -> Measure | Fault:
             expected = f"{' or '.join(takes)}, once" if takes else "no parameters"
             return Fault(f"measure {name!r}", f"the parameter {part.strip()!r}", expected)
         given[key] = value
-    rel, gain = given.get("rel"), given.get("gain")
-    if rel is not None and not re.fullmatch(r"[1-9][0-9]{0,2}", rel):
-        return Fault(f"measure {name!r}", f"rel={rel}", "a whole grade from 1 up")
+    gain, p = given.get("gain"), given.get("p")
+    for key in ("rel", "max"):
+        if key in given and not _GRADE.fullmatch(given[key]):
+            return Fault(f"measure {name!r}", f"{key}={given[key]}", "a whole grade from 1 up")
     if gain is not None and gain not in ("exponential", "linear"):
         return Fault(f"measure {name!r}", f"gain={gain}", "exponential or linear")
-    return Measure(family, int(cut) if cut else None, int(rel) if rel else None, cast("Gain | None", gain))
+    if p is not None and not (_P.fullmatch(p) and float(p)):
+        return Fault(f"measure {name!r}", f"p={p}", "a fraction between 0 and 1, such as 0.8")
+    return Measure(
+        family,
+        int(cut) if cut else None,
+        int(given["rel"]) if "rel" in given else None,
+        cast("Gain | None", gain),
+        (float(p) if p else PERSISTENCE) if family == "RBP" else None,
+        int(given["max"]) if "max" in given else None,
+    )
 
 
 def _unknown(name: str) -> Fault:

@@ -23,6 +23,7 @@ from relgrade_assets.io.text import read_text
 __all__ = ["match_run", "read_run"]
 
 TREC = "query id, Q0, chunk id, rank, score, tag"
+TIES = "results share their score with another of their query; the higher chunk id stands first"
 
 
 def read_run(
@@ -252,5 +253,4 @@ def _ties(ranked: pl.DataFrame, name: str) -> list[Notice]:
     g, score = pl.col("g"), pl.col("score")
     tied = (g == g.shift()) & (score == score.shift())
     n = ranked.select((tied.fill_null(False) | tied.shift(-1).fill_null(False)).sum()).item()
-    text = f"{name}: results share their score with another of their query; the higher chunk id stands first"
-    return [Notice("tied_scores", n, text)] if n else []
+    return [Notice("tied_scores", n, f"{name}: {TIES}")] if n else []

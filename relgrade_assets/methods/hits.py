@@ -1,0 +1,107 @@
+"""What measures need of rankings: the rows that are in the qrels, and how long each ranking is.
+
+Built here from whole rankings, and in kept_rows.py from a run that was read in one pass. No measure here. Polars and
+numpy only: the fast path imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """All that measures need of rankings: their rows that are in the qrels, and how long they are.
+
+    A cell is one (arm, query): `arms` and `queries` are sorted by code point, and cell = arm index * len(queries) +
+    query index. `cell`, `rank`, `grade` have one entry a pooled row that was retrieved, sorted by cell then rank;
+    grade -1 is "pooled, no grade". `retrieved` has one entry a cell: how many chunks the arm returned.
+    """
+
+    arms: list[str]
+    queries: list[str]
+    cell: Ints
+    rank: Ints
+    grade: Ints
+    retrieved: Ints
+
+    def down_to(self, depth: int) -> Hits:
+        """The same of rankings that were cut after `depth` chunks."""
+        top = self.rank <= depth
+        short = np.minimum(self.retrieved, depth)
+        return Hits(self.arms, self.queries, self.cell[top], self.rank[top], self.grade[top], short)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The qrels as arrays, sorted by query then grade descending: `query` indexes Hits.queries; -1 is no grade."""
+
+    query: Ints
+    grade: Ints
+    queries: int
+
+    def count(self, low: int, below: int | None = None) -> Floats:
+        """For each query, its rows with a grade of at least `low`, and less than `below`."""
+        wanted = (self.grade >= low) if below is None else (self.grade >= low) & (self.grade < below)
+        return np.bincount(self.query[wanted], minlength=self.queries).astype(np.float64)
+
+
+def judged_hits(ranking: pl.DataFrame, qrels: pl.DataFrame, arms: Sequence[str], query_ids: Sequence[str]) -> Hits:
+    """The rows of `ranking` that are in `qrels`, and the length of each ranking; frames as in measures.evaluate."""
+    arm_list, query_list = sorted(set(arms)), sorted(set(query_ids))
+    arm_code, query_code = codes("arm", arm_list), codes("query_id", query_list)
+    cell = (pl.col("arm_code") * len(query_list) + pl.col("query_id_code")).alias("cell")
+    counts = (
+        ranking.lazy()
+        .group_by("arm", "query_id")
+        .agg(n=pl.len())
+        .join(arm_code, on="arm")
+        .join(query_code, on="query_id")
+        .select(cell, "n")
+        .collect()
+    )
+    hits = (
+        ranking.lazy()
+        .select("arm", "query_id", "chunk_id", "rank")
+        .join(qrels.lazy(), on=["query_id", "chunk_id"])
+        .join(arm_code, on="arm")
+        .join(query_code, on="query_id")
+        .select(cell, pl.col("rank").cast(pl.Int64), pl.col("grade").cast(pl.Int64))
+        .sort("cell", "rank")
+        .collect()
+    )
+    retrieved = np.zeros(len(arm_list) * len(query_list), dtype=np.int64)
+    retrieved[counts["cell"].to_numpy()] = counts["n"].to_numpy()
+    return Hits(arm_list, query_list, ints(hits["cell"]), ints(hits["rank"]), ints(hits["grade"]), retrieved)
+
+
+def pool_of(qrels: pl.DataFrame, queries: Sequence[str]) -> Pool:
+    """The qrels [query_id, chunk_id, grade] of `queries`, which are sorted."""
+    coded = (
+        qrels.lazy()
+        .join(codes("query_id", queries), on="query_id")
+        .select("query_id_code", pl.col("grade").cast(pl.Int64))
+        .sort("query_id_code", "grade", descending=[False, True])
+        .collect()
+    )
+    return Pool(ints(coded["query_id_code"]), ints(coded["grade"]), len(queries))
+
+
+def codes(column: str, values: Sequence[str]) -> pl.LazyFrame:
+    """`column` and `<column>_code`, the place of each value."""
+    coded: dict[str, Any] = {column: pl.Series(values, dtype=pl.String), f"{column}_code": np.arange(len(values))}
+    return pl.LazyFrame(coded, schema={column: pl.String, f"{column}_code": pl.Int64})
+
+
+def ints(series: pl.Series) -> Ints:
+    """A column of whole numbers as an array."""
+    return series.cast(pl.Int64).to_numpy()
