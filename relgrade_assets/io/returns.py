@@ -193,12 +193,12 @@ def take_reviews(study: Study, path: Path, *, name: str, reviewer: str) -> Taken
     frame = pl.DataFrame(rows, schema=schema).with_columns(pl.col("note").fill_null(""))
     known = study.ledger.reviews(study.name).filter(pl.col("reviewer") == reviewer)
     if frame.join(known, on=frame.columns, how="anti").height:
-        _require_before_audit(study, reviewer)
+        require_before_audit(study, reviewer)
     taken = study.ledger.record_reviews(study.name, reviewer, frame, at=study.clock())
     return Taken(name, taken.new, taken.changed, taken.same, tuple(bad), len(bad), notices=read.notices)
 
 
-def _require_before_audit(study: Study, reviewer: str) -> None:
+def require_before_audit(study: Study, reviewer: str) -> None:
     """P17: the auditor finishes reviewing before opening any audit sheet; later reviews depart from the protocol."""
     if study.ledger.latest_issued(study.name, study.round, reviewer) and not study.design.declared(
         "same_reviewer_after_round"
