@@ -19,6 +19,8 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import write_bytes
 
 _META = "relgrade"
+_BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What Polars raises on a file that is broken; a panic is no Exception, and would end the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def read_label(path: Path) -> Label | None:
     try:
         raw = json.loads(pl.read_parquet_metadata(path)[_META])
         return Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"])
-    except (pl.exceptions.PolarsError, KeyError, ValueError, TypeError) as error:
+    except (*_BROKEN, KeyError, ValueError, TypeError) as error:
         raise _unreadable(path, type(error).__name__) from error
 
 
@@ -101,9 +103,9 @@ def read_table(path: Path) -> pl.DataFrame:
         raise Refused(f"The table {path.name} has not been made", untouched="Nothing was changed.")
     try:
         frame = pl.read_parquet(path)
-    except pl.exceptions.PolarsError as error:
+        found = content_digest(frame)
+    except (*_BROKEN, TypeError) as error:
         raise _unreadable(path, type(error).__name__) from error
-    found = content_digest(frame)
     if found != label.digest:
         raise Refused(
             f"The stored table {path.name} was changed after it was written",
