@@ -22,6 +22,21 @@ class Form(StrEnum):
 
     rows = "rows"
     qrels = "qrels"
+    quepid_book = "quepid-book"
+    quepid_ratings = "quepid-ratings"
+    label_studio = "label-studio"
+    spreadsheet = "spreadsheet"
+    opensearch = "opensearch"
+    ltr = "ltr"
+    rre = "rre"
+
+
+class SheetForm(StrEnum):
+    """Tools whose form a sheet can have besides its own."""
+
+    quepid = "quepid"
+    label_studio = "label-studio"
+    spreadsheet = "spreadsheet"
 
 
 @app.command()
@@ -35,6 +50,10 @@ def sheets(
     html: Annotated[
         bool, typer.Option("--html", help="Also sheet.html: a page that works without a server and gives rows back.")
     ] = False,
+    form: Annotated[
+        SheetForm | None,
+        typer.Option("--format", help="Also the file that this tool takes; its answers come back by collect (P25)."),
+    ] = None,
 ) -> None:
     """Write a grader's blind sheet: whole, and in parts of five chunks a query."""
     table = worksheets.sheet_table(open_study(home(), name), grader)
@@ -45,7 +64,7 @@ def sheets(
         from relgrade_assets.desk.offline import page as offline_page
 
         page = offline_page(study, grader)
-    pairs = worksheets.write_sheets(study, grader, folder, page=page)
+    pairs = worksheets.write_sheets(study, grader, folder, page=page, tool=form.value if form else None)
     say(f"{pairs} pairs for {grader}, round {study.round}: {_shown(folder)}")
 
 
@@ -55,15 +74,37 @@ def collect(
     files: Annotated[list[Path], typer.Argument(help="Answer files.")],
     grader: Grader,
     form: Annotated[
-        Form, typer.Option("--format", help="rows: JSON Lines query_id, chunk_id, reason, grade. qrels: TREC qrels.")
+        Form,
+        typer.Option(
+            "--format",
+            help="rows: JSON Lines query_id, chunk_id, reason, grade. qrels: TREC qrels. Others: as that tool writes "
+            "them (P25).",
+        ),
     ] = Form.rows,
+    judge: Annotated[
+        str | None,
+        typer.Option("--judge", metavar="NAME", help="Whose judgments, where another tool's file holds several."),
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="RATING=GRADE", help="What a rating of another tool means, such as 100.000=2; repeated."
+        ),
+    ] = None,
 ) -> None:
     """Take a grader's answers: good rows are kept, bad ones refused one by one with reasons."""
+    if form in (Form.rows, Form.qrels) and (judge is not None or map_):
+        raise Refused(
+            "--judge and --map are for other tools' files",
+            [Fault("--format", form.value, "the form of the tool that wrote the file")],
+        )
     refused = 0
     for path in files:
         study = open_study(home(), name)
         try:
-            taken = returns.collect(study, grader, path, name=str(path), form=form.value)
+            taken = returns.collect(
+                study, grader, path, name=str(path), form=form.value, judge=judge, ratings=map_ or ()
+            )
         except Refused as whole:
             warn(whole.message())
             refused += 1

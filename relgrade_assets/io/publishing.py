@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from relgrade_assets import __version__
-from relgrade_assets.errors import Refused
-from relgrade_assets.io import events, publication
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io import events, publication, tool_exports
 from relgrade_assets.io.atomic import replace_folder
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.leaks import leak_check
@@ -49,19 +49,30 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
     unrateable = _pairs(stored["unrateable.jsonl"])
     by_grader = pl.concat([tables["grades"], tables["audit_grades"]]).join(key, on="query_id", how="semi")
     log = study.log
+    names = publication.pseudonyms(d)
     files = {
         "key.jsonl": stored["key.jsonl"],
         "unrateable.jsonl": stored["unrateable.jsonl"],
         "qrels.txt": publication.qrels_bytes(key, unrateable),
-        "qrels_by_grader.txt": publication.qrels_by_grader_bytes(by_grader, publication.pseudonyms(d)),
+        "qrels_by_grader.txt": publication.qrels_by_grader_bytes(by_grader, names),
         "judgments.json": publication.judgments_json(key, sample, private=d.private),
         "pools.jsonl": publication.pools_jsonl(
             key, unrateable, sample, tables["contributions"], depth=d.depth, private=d.private
         ),
         "measures.parquet": _parquet(tables["arm_measures"]),
         "query_measures.parquet": _parquet(tables["query_measures"]),
-        "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], publication.pseudonyms(d))),
+        "arm_comparisons.parquet": _parquet(tables["arm_comparisons"]),
+        "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], names)),
         "events.jsonl": events.as_jsonl(log),
+        **tool_exports.exports(
+            key,
+            by_grader,
+            sample,
+            names,
+            name=study.name,
+            description=f"relgrade, round {study.round}, key {sha}",
+            private=d.private,
+        ),
     }
     identity = json.loads(stored["key.json"])
     content = publication.manifest(identity, files, log, version=__version__, private=d.private)
@@ -70,6 +81,28 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         "manifest.json": publication.manifest_bytes(content),
         "status.json": publication.status_bytes(log, round=study.round, key_digest=sha),
     }
+
+
+def published_file(study: Study, form: str) -> bytes:
+    """A published file in another tool's form, proved to be the one that was published (P42).
+
+    Refused where it is not published yet or was changed since, and of a private study where the form needs the
+    queries' text (P41).
+    """
+    if study.design.private and form in tool_exports.NEEDS_TEXT:
+        fault = Fault(f"--format {form}", "a form that knows queries by their text", "qrels.txt or ltr, which don't")
+        raise Refused(f"{study.name} is private, so that no text of a query leaves (P41)", [fault])
+    name = tool_exports.FILES[form]
+    sha = dict(study.load("published_key").select("file", "sha256").iter_rows()).get(name)
+    path = study.home.published / study.name / name
+    data = path.read_bytes() if path.is_file() else b""
+    if sha is None or digest_bytes(data) != sha:
+        found = "not the file that was published" if data else "no such file"
+        raise Refused(
+            f"{name} can't be handed on",
+            [Fault(name, found, "the published file", f"`relgrade run {study.name}` publishes again.")],
+        )
+    return data
 
 
 def private_strings(study: Study, tables: dict[str, pl.DataFrame]) -> Iterator[str]:

@@ -4,6 +4,7 @@ kept (P20, P23, P25).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.imports import Asked, Tool, read_tool
 from relgrade_assets.io.readers.intents import read_reviews
 from relgrade_assets.io.readers.judgments import read_grades
 from relgrade_assets.io.readers.qrels import read_qrels
@@ -20,7 +22,7 @@ from relgrade_assets.io.study import Study
 from relgrade_assets.io.worksheets import row_digests, sheet_of
 from relgrade_assets.protocol.canonical import canonical_json
 
-Form = Literal["rows", "qrels"]
+Form = Literal["rows", "qrels"] | Tool
 _PAIR = ["query_id", "chunk_id"]
 
 
@@ -53,11 +55,22 @@ class _Rows:
     faults: tuple[Fault, ...]
     refused: tuple[tuple[int, str, str], ...]
     notices: tuple[Notice, ...]
+    passed_over: int = 0
 
 
-def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "rows") -> Taken:
+def collect(
+    study: Study,
+    grader: str,
+    path: Path,
+    *,
+    name: str,
+    form: Form = "rows",
+    judge: str | None = None,
+    ratings: Sequence[str] = (),
+) -> Taken:
     """Take a grader's answers from a file. Good rows are in the ledger when this returns, bad rows are recorded there
-    as refused.
+    as refused. Of another tool's file, `judge` says whose judgments are taken and `ratings` (`100.000=2`) what its
+    ratings mean (P25).
 
     Refused as a whole where the file can't be read, where the sheet was made anew since it was written out, or after
     the freeze (P35).
@@ -65,13 +78,16 @@ def collect(study: Study, grader: str, path: Path, *, name: str, form: Form = "r
     sheet = sheet_of(study, grader)
     study.require_protocol_of_round()
     _require_issued(study, grader, sheet)
-    read = _rows(study, grader, path, name, form)
+    if form == "rows" or form == "qrels":
+        read = _rows(study, grader, path, name, form)
+    else:
+        read = _tool_rows(study, grader, path, name, form, sheet, judge, ratings)
     known = read.good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
     rows = known.drop_nulls("row_digest")
     strangers = known.filter(pl.col("row_digest").is_null()).to_dicts()
     faults = list(read.faults)
     refused = list(read.refused)
-    passed_over = len(strangers) if form == "qrels" and rows.height else 0
+    passed_over = len(strangers) if form == "qrels" and rows.height else read.passed_over
     for row in strangers if not passed_over else ():
         fault = Fault(
             f"{name}, line {row['line']}",
@@ -93,7 +109,7 @@ def _as_text(row: dict[str, object]) -> str:
     return canonical_json({k: row[k] for k in (*_PAIR, "reason", "grade")}).decode()
 
 
-def _rows(study: Study, grader: str, path: Path, name: str, form: Form) -> _Rows:
+def _rows(study: Study, grader: str, path: Path, name: str, form: Literal["rows", "qrels"]) -> _Rows:
     d = study.design
     top = d.scale.top
     if form == "qrels":
@@ -134,6 +150,32 @@ def _rows(study: Study, grader: str, path: Path, name: str, form: Form) -> _Rows
     auditor_is_human = grader == d.auditor.name and d.auditor.kind == "human"
     read = read_grades(path, name=name, top_grade=top, reason_needed="above_zero" if auditor_is_human else "all")
     return _Rows(read.good, read.bad, read.bad_lines, read.notices)
+
+
+def _tool_rows(
+    study: Study,
+    grader: str,
+    path: Path,
+    name: str,
+    tool: Tool,
+    sheet: pl.DataFrame,
+    judge: str | None,
+    ratings: Sequence[str],
+) -> _Rows:
+    """Another tool's judgments of the pairs that are on the sheet (P25)."""
+    d = study.design
+    human_auditor = grader == d.auditor.name and d.auditor.kind == "human"
+    read, passed_over = read_tool(
+        path,
+        name=name,
+        tool=tool,
+        asked=Asked(sheet.select("query_id", "query").unique().sort("query_id"), sheet.select(_PAIR)),
+        top_grade=d.scale.top,
+        reason_needed="none" if d.declared("imported_without_reasons") else "above_zero" if human_auditor else "all",
+        judge=judge,
+        ratings=ratings,
+    )
+    return _Rows(read.good, read.bad, read.bad_lines, read.notices, passed_over)
 
 
 def _require_issued(study: Study, grader: str, sheet: pl.DataFrame) -> None:

@@ -7,8 +7,6 @@ No arm, rank, score or other grader's grade is reachable from here: only the tab
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,10 +15,12 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import replace_folder, write_bytes
+from relgrade_assets.io.cells import csv_bytes, unmarked
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.readers.records import Column, read_records
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
+from relgrade_assets.io.tool_sheets import FILES, SheetTool, tool_sheet
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.methods import sheets as sheet_methods
 from relgrade_assets.protocol.canonical import digest
@@ -47,9 +47,11 @@ def sheet_of(study: Study, grader: str) -> pl.DataFrame:
     return rows.sort("query_id", "position")
 
 
-def write_sheets(study: Study, grader: str, folder: Path, *, page: bytes | None = None) -> int:
+def write_sheets(
+    study: Study, grader: str, folder: Path, *, page: bytes | None = None, tool: SheetTool | None = None
+) -> int:
     """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, and `queries/<query_id>/<n>.jsonl` of five
-    chunks each; `page` as `sheet.html` beside them. Returns the pairs.
+    chunks each; `page` as `sheet.html` and the sheet in the form of `tool` beside them. Returns the pairs.
 
     Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else. Refused where
     `folder` holds anything else than a sheet.
@@ -59,6 +61,8 @@ def write_sheets(study: Study, grader: str, folder: Path, *, page: bytes | None 
     files = {"rubric.md": study.rubric.encode(), "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows))}
     if page is not None:
         files["sheet.html"] = page
+    if tool is not None:
+        files |= tool_sheet(sheet_methods.blind_rows(rows), tool, grader=grader, scale=study.design.scale)
     for (query,), part in rows.group_by("query_id", maintain_order=True):
         blind = sheet_methods.blind_rows(part)
         for n, start in enumerate(range(0, len(blind), AT_ONCE), start=1):
@@ -71,7 +75,7 @@ def write_sheets(study: Study, grader: str, folder: Path, *, page: bytes | None 
 def _require_own_folder(folder: Path) -> None:
     """The folder is replaced whole, so it must hold a sheet or nothing."""
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "sheet.html", "queries")]
+    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "sheet.html", "queries", *FILES)]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         raise Refused(
@@ -102,7 +106,8 @@ def write_review_sheet(study: Study, path: Path) -> int:
         )
     header = ("query_id", "query", "form", "intent", "verdict", "note")
     write_bytes(
-        path, _csv(header, ((r["query_id"], r["sampled"], r["form"], r["intent"], "", "") for r in rows.to_dicts()))
+        path,
+        csv_bytes(header, ((r["query_id"], r["sampled"], r["form"], r["intent"], "", "") for r in rows.to_dicts())),
     )
     return rows.height
 
@@ -139,7 +144,7 @@ def write_spot_check(study: Study) -> Path:
             [Fault("strata.by", "strata cut by tier alone", "strata cut by type or both")],
         )
     header = ("query_id", "query", "type", "type_by_person")
-    write_bytes(path, _csv(header, ((r["query_id"], r["query"], r["type"], "") for r in rows.to_dicts())))
+    write_bytes(path, csv_bytes(header, ((r["query_id"], r["query"], r["type"], "") for r in rows.to_dicts())))
     return path
 
 
@@ -150,7 +155,8 @@ def filled_in(study: Study) -> pl.DataFrame | None:
         return None
     columns = {"query_id": Column("query_id", "id"), "type_by_person": Column("type_by_person", "text", filled=False)}
     frame = read_records(path, name=SPOT_CHECK_FILE, format="csv", columns=columns).frame
-    return frame.select("query_id", pl.col("type_by_person").replace("", None))
+    ids = pl.Series("query_id", [unmarked(i) for i in frame["query_id"]], pl.String)
+    return frame.select(ids, pl.col("type_by_person").replace("", None))
 
 
 def labelled(study: Study) -> pl.DataFrame | None:
@@ -172,14 +178,6 @@ def export_queries(study: Study) -> bytes:
 
 def _json_lines(rows: Iterable[dict[str, str]]) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
-
-
-def _csv(header: Iterable[str], rows: Iterable[Iterable[str]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue().encode()
 
 
 def _as_name(query_id: str) -> str:

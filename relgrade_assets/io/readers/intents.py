@@ -8,6 +8,7 @@ from typing import Literal
 import polars as pl
 
 from relgrade_assets.errors import Notice
+from relgrade_assets.io.cells import unmarked
 from relgrade_assets.io.readers import Read
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.records import Column, collect_records, format_of
@@ -64,7 +65,8 @@ def read_reviews(
     }
     read = collect_records(path, name=name, format=format_of(name, format), columns=columns, inside=inside)
     faults = read.faults
-    frame = read.frame.with_columns(_null_if_blank("verdict"), _null_if_blank("note"))
+    frame = _unmarked(read.frame) if format_of(name, format) == "csv" else read.frame
+    frame = frame.with_columns(_null_if_blank("verdict"), _null_if_blank("note"))
     wrong = frame.filter(~pl.col("verdict").is_in(VERDICTS))
     faults.rows(
         wrong,
@@ -80,6 +82,12 @@ def read_reviews(
     if open_rows:
         notices.append(Notice("rows_not_reviewed", open_rows, f"{name}: rows have no verdict yet"))
     return Read(frame.drop_nulls("verdict").select(*columns), tuple(notices))
+
+
+def _unmarked(frame: pl.DataFrame) -> pl.DataFrame:
+    """A review sheet's cells as they were before a spreadsheet was kept from running them."""
+    cells = {c: [None if v is None else unmarked(v) for v in frame[c]] for c in ("query_id", "intent", "note")}
+    return frame.with_columns(pl.Series(c, values, pl.String) for c, values in cells.items())
 
 
 def _null_if_blank(column: str) -> pl.Expr:

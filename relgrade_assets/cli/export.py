@@ -1,0 +1,39 @@
+"""Command that hands the published key on in the form of another tool (P42)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relgrade_assets.cli.app import Name, app, home, say
+from relgrade_assets.cli.run import require_tables
+from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.atomic import write_bytes
+from relgrade_assets.io.publishing import published_file
+
+
+class ExportForm(StrEnum):
+    """Forms of tools that the key is published in."""
+
+    opensearch = "opensearch"
+    quepid_ratings = "quepid-ratings"
+    quepid_book = "quepid-book"
+    ltr = "ltr"
+
+
+@app.command()
+def export(
+    name: Name,
+    form: Annotated[ExportForm, typer.Option("--format", help="The tool, and which of its forms.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write; it must not be there yet.")],
+) -> None:
+    """Write the published key as another tool takes it: graders by pseudonym, nothing private."""
+    study = require_tables(home(), name, "published_key")
+    data = published_file(study, form.value)
+    if out.exists():
+        raise Refused(f"{out} is there already", [Fault(str(out), "a file", "none", "Name another file.")])
+    write_bytes(out, data)
+    say(f"{out}: {len(data)} bytes")

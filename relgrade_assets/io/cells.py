@@ -1,0 +1,40 @@
+"""CSV that a spreadsheet can open without running it: cells that begin like a formula get a mark in front, and lose it
+when they are read back (formats.md, P42).
+
+No columns and no files here; what a cell means is the reader's or writer's business.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+
+APOSTROPHE = "'"
+"""Our mark: spreadsheets take what follows as text."""
+BLANK = " "
+"""Quepid's mark: it writes a blank before such a cell, and trims cells when it reads them."""
+_RUN = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""What a cell that is run begins with: = + - @, their full-width forms, and what a spreadsheet skips before them."""
+
+
+def marked(text: str, mark: str = APOSTROPHE) -> str:
+    """The cell as it is written. `unmarked` gives the same bytes back, whatever they were: a cell that looks marked
+    already gets one mark more.
+    """
+    return mark + text if re.match(f"{mark}*[{_RUN}]", text) else text
+
+
+def unmarked(text: str, mark: str = APOSTROPHE) -> str:
+    """The cell as it was before `marked`; one that was never marked stays as it is."""
+    return text[1:] if re.match(f"{mark}+[{_RUN}]", text) else text
+
+
+def csv_bytes(header: Iterable[str], rows: Iterable[Iterable[str]], *, mark: str = APOSTROPHE) -> bytes:
+    """CSV in UTF-8 with LF line ends; every cell `marked`."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([marked(cell, mark) for cell in header])
+    writer.writerows([marked(cell, mark) for cell in row] for row in rows)
+    return buffer.getvalue().encode()
