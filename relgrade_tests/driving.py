@@ -35,7 +35,16 @@ from relgrade_assets.definitions import EXPERIMENT, defs
 from relgrade_assets.io.frames import Label, content_digest, write_table
 from relgrade_assets.schemas import TABLES
 
-AFTER_THE_GATES = ("frozen_key", "query_measures", "arm_measures", "published_key")
+
+def _from(start: str) -> tuple[str, ...]:
+    found = {start}
+    for table, spec in TABLES.items():
+        if set(spec.inputs) & found:
+            found.add(table)
+    return tuple(t for t in TABLES if t in found)
+
+
+AFTER_THE_GATES = _from("frozen_key")
 BEFORE_THE_GATES = tuple(t for t in TABLES if t not in AFTER_THE_GATES)
 SETTINGS = """\
 storage: {sqlite: {base_dir: storage}}
@@ -249,4 +258,18 @@ def nothing_frozen(top: Path, *, name: str = NAME, round_: int = 1) -> bool:
         or any(e.kind in ("frozen", "first_reading") and e.round == round_ for e in study.log)
         or any(study.path(t, round_).exists() for t in AFTER_THE_GATES)
         or (study.home.published / name).exists()
+    )
+
+
+def started(top: Path, *words: str) -> subprocess.Popen[str]:
+    """`relgrade WORDS` in a process of its own that goes on while the test does; its output is piped."""
+    checkout = Path(__file__).resolve().parents[1]
+    (top / "dagster.yaml").write_bytes((checkout / "dagster.yaml").read_bytes())
+    return subprocess.Popen(
+        [sys.executable, "-m", "relgrade_assets.cli.main", *words],
+        cwd=top,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
