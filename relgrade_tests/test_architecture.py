@@ -26,6 +26,12 @@ FAST = (
     "methods.measure_names",
     "io.text",
     "io.readers",
+    "methods.hits",
+    "methods.formulas",
+    "methods.kept_rows",
+    "io.scoring",
+    "cli.score",
+    "cli.plain_call",
     "cli.main",
 )
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "core", "misc"}

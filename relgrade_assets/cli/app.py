@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "desk-link": ("desk", "Make a person's link to the desk, or end it."),
     "collect": ("people", "Take a grader's answers."),
     "revise": ("people", "Log a revision and open the next round."),
+    "score": ("score", "Measure runs against judgments, without a study."),
     "replay": ("replay", "Replay a recorded study from its folder."),
     "demo": ("replay", "Replay the study that ships, up to its frozen key."),
 }
@@ -137,7 +138,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can't show a character still gets the rest
     try:
-        app(prog_name="relgrade")
+        if not _plainly(sys.argv[1:]):
+            app(prog_name="relgrade")
     except Refused as refused:
         warn(refused.message())
         sys.exit(BAD_INPUT)
@@ -147,6 +149,19 @@ def main() -> None:
     except OSError as error:
         warn(f"{error.filename or 'The system'} can't be used: {error.strerror or error}.\nMend that and run it again.")
         sys.exit(BAD_INPUT)
+
+
+def _plainly(words: list[str]) -> bool:
+    """Run `relgrade score` without loading pydantic, which running the library loads; False where it must say more."""
+    if words[:1] != ["score"]:
+        return False
+    from relgrade_assets.cli.plain_call import plain_arguments
+    from relgrade_assets.cli.score import score
+
+    given = plain_arguments(score, words[1:])
+    if given is not None:
+        score(**given)
+    return given is not None
 
 
 def _plain(text: str) -> str:

@@ -70,15 +70,15 @@ def _err(hits: Hits, cutoff: int | None, top_grade: int) -> Floats:
 
 
 def _precision(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Floats:
-    return _count(hits, _found(hits, measure, rel)) / float(measure.cutoff or 1)
+    return counted(hits, _found(hits, measure, rel)) / float(measure.cutoff or 1)
 
 
 def _recall(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Floats:
-    return _share(_count(hits, _found(hits, measure, rel)), _relevant(hits, pool, rel))
+    return _share(counted(hits, _found(hits, measure, rel)), _relevant(hits, pool, rel))
 
 
 def _success(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Floats:
-    some = np.minimum(_count(hits, _found(hits, measure, rel)), 1.0)
+    some = np.minimum(counted(hits, _found(hits, measure, rel)), 1.0)
     return np.where(_relevant(hits, pool, rel) > 0, some, np.nan)
 
 
@@ -98,7 +98,7 @@ def _average_precision(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Fl
 
 def _r_precision(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Floats:
     of = _relevant(hits, pool, rel)
-    return _share(_count(hits, (hits.grade >= rel) & (hits.rank <= of[hits.cell])), of)
+    return _share(counted(hits, (hits.grade >= rel) & (hits.rank <= of[hits.cell])), of)
 
 
 def _rank_biased_precision(hits: Hits, pool: Pool, measure: Measure, rel: int) -> Floats:
@@ -186,7 +186,8 @@ def _each(rank: Ints, value: Callable[[int], float]) -> Floats:
     return np.array([value(r) for r in distinct.tolist()], dtype=np.float64)[place]
 
 
-def _count(hits: Hits, flags: Flags) -> Floats:
+def counted(hits: Hits, flags: Flags) -> Floats:
+    """How many rows of each cell are flagged."""
     return np.bincount(hits.cell[flags], minlength=len(hits.retrieved)).astype(np.float64)
 
 

@@ -17,7 +17,7 @@ from relgrade_assets.methods.formulas import judged_share, values
 from relgrade_assets.methods.hits import Hits, judged_hits, pool_of
 from relgrade_assets.methods.measure_names import Gain, parse_all
 
-__all__ = ["Hits", "evaluate", "judged_hits", "means", "score"]
+__all__ = ["Hits", "evaluate", "judged_hits", "means", "parse_all", "score"]
 
 
 def evaluate(

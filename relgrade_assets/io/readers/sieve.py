@@ -100,16 +100,21 @@ def _trec(path: Path, name: str) -> _Scan | None:
     seen = _blanks(source)
     if seen is None:
         return None
-    whole = pl.scan_csv(source, separator=" ", has_header=False, quote_char=None, schema=TREC)
-    return _Scan(whole.with_columns(not_q0=pl.col("q0") != "Q0", odd=pl.any_horizontal(pl.all().is_null())), *seen)
+    total, ends, tabs = seen
+    separator = "\t" if tabs else " "
+    whole = pl.scan_csv(source, separator=separator, has_header=False, quote_char=None, schema=TREC)
+    return _Scan(
+        whole.with_columns(not_q0=pl.col("q0") != "Q0", odd=pl.any_horizontal(pl.all().is_null())), total, ends
+    )
 
 
-def _blanks(source: Path | bytes) -> tuple[int, bool] | None:
-    """How many blanks and line ends there are, and whether the last byte is one; None where a byte is odd.
+def _blanks(source: Path | bytes) -> tuple[int, bool, bool] | None:
+    """How many blanks and line ends there are, whether the last byte is one, and whether the first line has tabs; None
+    where a byte is odd.
 
     Control characters count as blanks here, so that a file of n lines with six columns and nothing odd has 6 n.
     """
-    total, last = 0, b"\n"
+    total, last, tabs = 0, b"\n", None
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb", buffering=0) as file:
         window = bytearray(WINDOW)
         view = memoryview(window)
@@ -117,11 +122,13 @@ def _blanks(source: Path | bytes) -> tuple[int, bool] | None:
         while size := file.readinto(view):
             if window.find(b"\x7f", 0, size) >= 0 or window.find(b"\n", 0, size) < 0:
                 return None
-            if window.find(b"#", 0, size) >= 0 and re.search(rb"[\n ]#", last + window[:size]):
+            if window.find(b"#", 0, size) >= 0 and re.search(rb"[\n\t ]#", last + window[:size]):
                 return None
+            if tabs is None:
+                tabs = window.find(b"\t", 0, window.find(b"\n", 0, size)) >= 0
             total += int(np.count_nonzero(signed[:size] < 33))
             last = bytes(window[size - 1 : size])
-    return total, last == b"\n"
+    return total, last == b"\n", bool(tabs)
 
 
 def _parquet(path: Path) -> _Scan | None:

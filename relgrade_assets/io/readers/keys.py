@@ -1,0 +1,133 @@
+"""Judgments for `relgrade score`: TREC qrels, BEIR's TSV, or a frozen key, never grades that are not frozen (P34).
+
+One grade a pair comes out. What the columns of qrels may hold is qrels.py's business; measures are methods'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.io.readers import Read
+from relgrade_assets.io.readers.qrels import read_qrels
+from relgrade_assets.io.readers.records import Column, collect_records
+from relgrade_assets.io.text import Missing, read_bytes
+
+KEY = "key.jsonl"
+MOST_MANIFEST_BYTES = 1 << 26
+_LINE = r'^\{"query_id":"(?:[^"\\]|\\.)*","chunk_id":"(?:[^"\\]|\\.)*","grade":-?[0-9]+\}$'
+_SUM = re.compile(r"([0-9a-f]{64})  (.+)")
+
+
+def read_judgments(
+    path: Path, *, name: str, group: str | None = None, negatives: Mapping[int, int] | None = None
+) -> Read:
+    """Judgments as query_id, chunk_id (String) and grade (Int64, -1 for pooled without a grade).
+
+    A folder stands for the frozen key in it: a published folder, or a round of the key store. A file that ends in
+    .jsonl is a canonical key; if its folder lists digests, its own must be among them. Everything else is qrels, of
+    which `group` picks one judge (column 2).
+
+    P34: raises Refused for a folder without a frozen key and for JSON Lines that are no canonical key, such as grades;
+    also as the readers do, and where two judges graded one pair and `group` doesn't say whose grade counts. Notices:
+    read_qrels', key_void.
+    """
+    if path.is_dir():
+        if not (path / KEY).is_file():
+            found = "an experiment" if (path / "experiment.yaml").is_file() else f"a folder without {KEY}"
+            mend = f"Freeze the key; it is then in the published folder as {KEY}."
+            raise _not_frozen(name, found, mend)
+        path, name = path / KEY, f"{name.rstrip('/')}/{KEY}"
+    if re.search(r"\.jsonl(\.gz|\.zst)?$", path.name, re.IGNORECASE):
+        return _key(path, name)
+    read = read_qrels(path, name=name, negatives=negatives)
+    return Read(_one_grade(read.frame, name, group), read.notices)
+
+
+def _one_grade(frame: pl.DataFrame, name: str, group: str | None) -> pl.DataFrame:
+    groups = frame["group"].unique().sort().to_list()
+    if group is not None:
+        frame = frame.filter(pl.col("group") == group)
+        if not frame.height:
+            listed = ", ".join(groups[:20])
+            raise Refused(f"{name} can't be used", [Fault(f"{name}, column 2", f"no {group!r}", f"one of {listed}")])
+    pairs = frame.select("query_id", "chunk_id", "grade")
+    if len(groups) > 1 and group is None:
+        twice = pairs.filter(pl.struct("query_id", "chunk_id").is_duplicated())
+        if twice.height:
+            listed = ", ".join(groups[:20])
+            found = f"{twice.height} grades of pairs that several judges graded (column 2: {listed})"
+            raise Refused(f"{name} can't be used", [Fault(name, found, "one grade a pair", "Choose with --group.")])
+    return pairs
+
+
+def _key(path: Path, name: str) -> Read:
+    if not path.is_file():
+        raise Missing(f"{name} is not there", [Fault(name, "no such file", "a file")])
+    columns = {
+        "query_id": Column("query_id", "id"),
+        "chunk_id": Column("chunk_id", "id"),
+        "grade": Column("grade", "int", needed=False, filled=False),
+    }
+    data = read_bytes(path, name=name)
+    first = data[: data.find(b"\n") + 1 or 4096].decode(errors="replace").strip()
+    try:
+        keys = list(json.loads(first))
+    except ValueError:
+        keys = []
+    if set(keys) - {"query_id", "chunk_id", "grade"} and {"grader", "reason", "grade"} & set(keys):
+        raise _not_frozen(name, f"grades with {', '.join(keys)}", "Audit and freeze them; the key has no reasons.")
+    read = collect_records(path, name=name, format="jsonl", columns=columns)
+    read.faults.refuse()
+    lines = pl.scan_lines(data, name="raw").select((~pl.col("raw").str.contains(_LINE)).sum()).collect().item()
+    pairs = read.frame.select("query_id", "chunk_id", "grade")
+    ordered = pairs.unique(["query_id", "chunk_id"]).sort("query_id", "chunk_id")
+    if lines or not ordered.equals(pairs) or not data.endswith(b"\n"):
+        found = f"JSON Lines that are no canonical key ({lines} lines of another form)" if lines else "unsorted pairs"
+        raise _not_frozen(name, found, "Take key.jsonl as it was published, or qrels.txt.")
+    return Read(pairs, (*read.notices, *_as_listed(path, name, data)))
+
+
+def _as_listed(path: Path, name: str, data: bytes) -> list[Notice]:
+    """The key against the digests in its folder; whether it is void (P35)."""
+    digest = hashlib.sha256(data).hexdigest()
+    manifest, sums, status = (path.parent / file for file in ("manifest.json", "SHA256SUMS", "status.json"))
+    due = None
+    if path.name == KEY and manifest.is_file() and manifest.stat().st_size < MOST_MANIFEST_BYTES:
+        due = _at(_json(manifest), "files", KEY, "sha256")
+    elif path.name == KEY and sums.is_file():
+        listed = [_SUM.fullmatch(line) for line in sums.read_text("utf-8", "replace").splitlines()]
+        due = next((m[1] for m in listed if m and m[2] == KEY), None)
+    if due is not None and due != digest:
+        raise Refused(f"{name} was altered after the freeze", [Fault(name, f"sha256 {digest}", f"{due}")])
+    about = _json(status) if path.name == KEY and status.is_file() else {}
+    if _at(about, "status") in ("void", "post_hoc"):
+        return [Notice("key_void", 1, f"{name}: the key is {_at(about, 'status')}: {_at(about, 'why')}")]
+    return []
+
+
+def _json(path: Path) -> object:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, OSError):
+        return {}
+
+
+def _at(value: object, *keys: str) -> object:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _not_frozen(name: str, found: str, mend: str) -> Refused:
+    return Refused(
+        "Only a frozen key is scored (P34)",
+        [Fault(name, found, "qrels, or a frozen key", mend)],
+        untouched="Nothing was measured.",
+    )

@@ -1,0 +1,82 @@
+"""Foreign runs against judgments, for `relgrade score`: each run by the fast reader, or by the one that explains.
+
+Files go in, hits come out; measures and means are methods'. Neither the study nor its design is known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.io.readers import sieve
+from relgrade_assets.io.readers.matching import match_run
+from relgrade_assets.io.readers.runs import read_run
+from relgrade_assets.methods.hits import Hits
+from relgrade_assets.methods.kept_rows import KeptRun, hits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Runs that were read: their hits, the queries measured, and what was accepted and counted."""
+
+    hits: Hits
+    queries: list[str]
+    notices: tuple[Notice, ...]
+
+
+def arm_names(paths: Sequence[str]) -> list[str]:
+    """An arm's name for each run: its file's name without its ending, or the path where two would share one.
+
+    Raises Refused where one path is given twice.
+    """
+    if len(set(paths)) < len(paths):
+        again = sorted({p for p in paths if paths.count(p) > 1})
+        raise Refused("Each run is scored once", [Fault(p, "given again", "each run once") for p in again])
+    stems = [Path(re.sub(r"\.(gz|zst)$", "", p, flags=re.IGNORECASE)).stem for p in paths]
+    return [s if stems.count(s) == 1 else p for s, p in zip(stems, paths, strict=True)]
+
+
+def read_hits(
+    paths: Sequence[str],
+    qrels: pl.DataFrame,
+    *,
+    partial: bool = False,
+    extra_columns: bool = False,
+    only_answered: bool = False,
+) -> Scored:
+    """Every run's hits among `qrels` [query_id, chunk_id, grade], over all judged queries.
+
+    A run must answer at least half of them, unless `partial`. `only_answered` measures the queries of one run alone,
+    as trec_eval does without -c. `extra_columns` takes TREC lines of more than six columns. Raises Refused as the
+    readers do, for all runs' first faults.
+    """
+    judged = sieve.hashed(qrels)
+    query_ids = qrels["query_id"].unique().sort().to_list()
+    runs: dict[str, KeptRun] = {}
+    notices: list[Notice] = []
+    for path, arm in zip(paths, arm_names(paths), strict=True):
+        run, told = _read(Path(path), path, judged, extra_columns)
+        answered = run.lengths.select("query_id", chunk_id=pl.lit(""), rank=pl.lit(1), score=pl.lit(0.0))
+        matched = match_run(answered, arm=arm, name=path, query_ids=query_ids, corpus_ids=None, may_be_partial=partial)
+        runs[arm] = run
+        notices += [*told, *(n for n in matched.notices if not (only_answered and n.code == "queries_missing"))]
+        if only_answered:
+            query_ids = matched.frame["query_id"].to_list()
+    return Scored(hits_of(runs, query_ids), query_ids, tuple(notices))
+
+
+def _read(path: Path, name: str, qrels: pl.DataFrame, extra: bool) -> tuple[KeptRun, tuple[Notice, ...]]:
+    sifted = sieve.sift_run(path, name=name, qrels=qrels)
+    if sifted is not None:
+        return sifted
+    read = read_run(path, name=name, extra_columns="ignore" if extra else "refuse")
+    ranking = read.frame.select("query_id", "chunk_id", "rank")
+    lengths = ranking.group_by("query_id", maintain_order=True).agg(retrieved=pl.len().cast(pl.Int64))
+    judged = ranking.join(qrels.select("query_id", "chunk_id", "grade"), on=["query_id", "chunk_id"])
+    tied = next((n.count for n in read.notices if n.code == "tied_scores"), 0)
+    return KeptRun(judged, lengths, ranking.height, tied, 0), read.notices

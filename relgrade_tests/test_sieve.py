@@ -1,0 +1,222 @@
+"""The fast reader of runs against the one that explains: equal hits and notices, or the slower one is taken."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import pytrec_eval
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relgrade_assets.errors import Refused
+from relgrade_assets.io.readers.runs import read_run
+from relgrade_assets.io.readers.sieve import WINDOW, hashed, sift_run
+from relgrade_assets.methods.hits import Hits, judged_hits
+from relgrade_assets.methods.kept_rows import hits_of, out_of_order
+from relgrade_assets.methods.measures import score
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+FULL = bool(os.environ.get("RELGRADE_FULL"))
+QUERIES = ["q1", "q2", "q3", "07", "7"]
+CHUNKS = [f"c{i}" for i in range(9)] + [
+    "c#d",
+    "Q0",
+    "1",
+    "01",
+    "longer-than-twelve-bytes-1",
+    "longer-than-twelve-bytes-2",
+]
+SCORES = ["3", "2.5", "1e0", "1.0", "-0.0", "0", "0.1", "0.10000000000000001", "+0.5", ".25", "5.", "-3"]
+ODD = [
+    *["nan", "inf", "-inf", "", "1,5", "1e999", "0x10", "1_0", "a", "é", "#c", "c\x7f", "c\t", "\r", "c\x00", "NULL"],
+    *[" ", "\n", "\n\n", "\ufeff", "Q0 ", "x y", '"c', "'", "1.5", "99999999999999999999", "+1", "\x85", "-"],
+]
+
+
+def qrels_of(pairs: list[tuple[str, str, int]]) -> pl.DataFrame:
+    schema = {"query_id": pl.String, "chunk_id": pl.String, "grade": pl.Int64}
+    return pl.DataFrame(pairs, schema=schema, orient="row")
+
+
+QRELS = qrels_of(
+    [(q, c, (i + j) % 4 - 1) for i, q in enumerate(QUERIES) for j, c in enumerate(CHUNKS) if (i * j) % 3 != 2]
+)
+IDS = sorted(set(QRELS["query_id"]))
+
+
+def same(mine: Hits, theirs: Hits) -> bool:
+    return all(np.array_equal(getattr(mine, k), getattr(theirs, k)) for k in ("cell", "rank", "grade", "retrieved"))
+
+
+def agree(path: Path, qrels: pl.DataFrame = QRELS) -> bool:
+    """Whether the fast reader took the file; what it says is then what the slower one says, notices included."""
+    try:
+        fast = sift_run(path, name=path.name, qrels=hashed(qrels))
+    except Refused as refused:
+        with pytest.raises(Refused) as same_words:
+            read_run(path, name=path.name)
+        assert str(same_words.value) == str(refused)
+        return False
+    if fast is None:
+        return False
+    slow = read_run(path, name=path.name)
+    ids = qrels["query_id"].unique().to_list()
+    want = judged_hits(slow.frame.with_columns(arm=pl.lit("a")), qrels, ["a"], ids)
+    assert same(hits_of({"a": fast[0]}, ids), want)
+    assert sorted(map(str, fast[1])) == sorted(map(str, slow.notices))
+    lengths = dict(slow.frame.group_by("query_id").len().iter_rows())
+    assert dict(fast[0].lengths.iter_rows()) == lengths and fast[0].rows == slow.frame.height
+    return True
+
+
+def clean_lines(rng: random.Random, *, ranked: bool = True) -> list[list[str]]:
+    lines = []
+    for query in rng.sample(QUERIES, rng.randint(1, 5)):
+        chunks = rng.sample(CHUNKS, rng.randint(1, 12))
+        scores = sorted((rng.choice(SCORES) for _ in chunks), key=float, reverse=True)
+        base = rng.choice([0, 1, 1, 1])
+        tag = rng.choice(["Q0", "Q0", "0"])
+        lines += [[query, tag, c, str(i + base), s, "t"] for i, (c, s) in enumerate(zip(chunks, scores, strict=True))]
+    return lines
+
+
+@settings(
+    derandomize=True,
+    max_examples=2500 if FULL else 250,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(seed=st.integers(0, 2**32), odd=st.integers(0, 3), shuffled=st.booleans(), end=st.booleans(), gz=st.booleans())
+def test_every_file_against_the_reader_that_explains(tmp_path: Path, seed, odd, shuffled, end, gz) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    lines = clean_lines(rng)
+    if shuffled:
+        rng.shuffle(lines)
+    if odd == 1:  # one cell is odd
+        line = rng.choice(lines)
+        line[rng.randrange(6)] = rng.choice(ODD)
+    blank = rng.choice("  \t")
+    text = "\n".join(blank.join(line) for line in lines) + "\n" * end
+    if odd == 2:  # one place in the file is odd
+        at = rng.randrange(len(text) + 1)
+        text = text[:at] + rng.choice(ODD) + text[at + rng.randrange(2) :]
+    if odd == 3 and len(lines) > 1:  # a line again, or a query's lines in two blocks
+        lines.insert(rng.randrange(len(lines)), list(rng.choice(lines)))
+        text = "\n".join(blank.join(line) for line in lines) + "\n" * end
+    path = tmp_path / ("a.run.gz" if gz else "a.run")
+    path.write_bytes(gzip.compress(text.encode()) if gz else text.encode())
+    try:
+        taken = agree(path)
+    except Refused as refused:  # a file that the slower one refuses must not be taken
+        raise AssertionError(text) from refused
+    scores = {float(line[4]) for line in lines} if odd == 0 else set()
+    if odd == 0 and not shuffled and (len(lines) == 1 or len(scores) > 1):
+        assert taken, text
+
+
+@settings(derandomize=True, max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), odd=st.booleans(), shuffled=st.booleans(), ranked=st.booleans())
+def test_parquet_against_the_reader_that_explains(tmp_path: Path, seed, odd, shuffled, ranked) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    lines = clean_lines(rng)
+    if odd:
+        rng.choice(lines)[rng.choice([0, 2])] = rng.choice(["", " ", "é", "#a", "a b", "c\n", "c1"])
+    if shuffled:
+        rng.shuffle(lines)
+    frame = pl.DataFrame({"query_id": [x[0] for x in lines], "chunk_id": [x[2] for x in lines]}).with_columns(
+        score=pl.Series([float(x[4]) for x in lines]),
+        **({"rank": pl.Series([int(x[3]) for x in lines])} if ranked else {}),
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    try:
+        agree(tmp_path / "a.parquet")
+    except Refused as refused:
+        raise AssertionError(lines) from refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1 Q0 c1 1 2 t\nq1 Q0 c1 2 1 t\n",
+        "q1 Q0 c1 1 2 t\nq1 Q0 c2 2 1 t\nq2 Q0 c1 1 2 t\nq1 Q0 c1 3 0 t\n",
+        "q1 Q0 c1 1 2 t x\nq1 Q0 c2 2 1\n",
+        "q1  c1 1 2 t\n",
+        "q1 Q0 c1 1 2 t\n\nq1 Q0 c2 2 1 t\n",
+        "q1\tQ0\tc1 1\t2\tt\n",
+        "q1 Q0 c1 1 2 t\r\nq1 Q0 c2 2 1 t\r\n",
+        "# a comment\nq1 Q0 c1 1 2 t\n",
+        "q1 Q0 c1 2 2 t\nq1 Q0 c2 1 1 t\n",
+        "q1 Q0 c1 1 1 t\nq1 Q0 c2 2 1 t\n",
+        "",
+        "\n",
+    ],
+)
+def test_what_is_odd_is_left_to_the_reader_that_explains(tmp_path: Path, text: str) -> None:
+    """Duplicates, also over a query's two blocks; seven and five columns that even out; blanks, tabs, comments; ..."""
+    path = tmp_path / "a.run"
+    path.write_text(text)
+    assert sift_run(path, name="a.run", qrels=hashed(QRELS)) is None
+
+
+def test_two_pairs_of_one_hash_are_told_apart() -> None:
+    """The hash only finds candidates: with every hash equal, ids decide. The slower reader takes such a run."""
+    kept = pl.DataFrame(
+        {"query": ["q1", "q1"], "chunk_id": ["c1", "c2"], "score": [2.0, 1.0], "given": [1, 2]}
+    ).with_columns(pl.col("query").cast(pl.Categorical), hash=pl.Series([1, 2], dtype=pl.UInt64), hit=True, odd=False)
+    qrels = pl.DataFrame(
+        {"query_id": ["q1"], "chunk_id": ["c2"], "grade": [1], "hash": pl.Series([1], dtype=pl.UInt64)}
+    )
+    run = out_of_order(kept, qrels)
+    assert run is not None and run.judged.height == 0
+    assert out_of_order(kept.with_columns(hash=pl.lit(1, dtype=pl.UInt64)), qrels) is None
+
+
+def test_a_file_of_many_windows_and_a_line_over_each_edge(tmp_path: Path) -> None:
+    lines = [f"q{q} Q0 chunk-{q}-{i} {i + 1} {1000 - i // 3} tag" for q in range(60) for i in range(900)]
+    text = "\n".join(lines) + "\n"
+    assert len(text) > 1.5 * WINDOW
+    path = tmp_path / "a.run"
+    path.write_text(text)
+    qrels = qrels_of([(f"q{q}", f"chunk-{q}-{i}", i % 3) for q in range(60) for i in range(0, 900, 7)])
+    assert agree(path, qrels)
+    path.write_text(text[: WINDOW - 3] + "#" + text[WINDOW - 2 :])
+    agree(path, qrels)
+    random.Random(1).shuffle(lines)  # noqa: S311
+    path.write_text("\n".join(lines) + "\n")
+    assert agree(path, qrels)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the public data is not here")
+def test_real_runs_against_pytrec_eval_and_the_reader_that_explains(tmp_path: Path) -> None:
+    """Every run of TREC DL 2019 and Robust 2003: taken by the fast reader, equal to pytrec_eval-terrier 0.5.x."""
+    taken = 0
+    for folder, file in (("trec_dl19_passage", "qrels.dl19-passage.txt"), ("robust03", None)):
+        if file is None:
+            continue
+        rows = [line.split() for line in (DATA / folder / file).read_text().splitlines()]
+        qrels = qrels_of([(q, c, int(g)) for q, _, c, g in rows])
+        judged: dict[str, dict[str, int]] = {}
+        for q, _, c, g in rows:
+            judged.setdefault(q, {})[c] = int(g)
+        for path in sorted((DATA / folder / "runs").iterdir())[:4]:
+            if not agree(path, qrels):
+                continue
+            taken += 1
+            run: dict[str, dict[str, float]] = {}
+            for q, _, c, _, s, _ in (line.split() for line in gzip.decompress(path.read_bytes()).decode().splitlines()):
+                run.setdefault(q, {})[c] = float(s)
+            theirs = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "map", "bpref"}).evaluate(run)
+            fast = sift_run(path, name=path.name, qrels=hashed(qrels))
+            assert fast is not None
+            hits = hits_of({"a": fast[0]}, list(judged))
+            table = score(hits, qrels, ["nDCG@10", "AP", "bpref"], relevant_from=1, gain="linear")
+            keys = {"nDCG@10": "ndcg_cut_10", "AP": "map", "bpref": "bpref"}
+            for query, measure, value in table.select("query_id", "measure", "value").iter_rows():
+                assert value == pytest.approx(theirs[query][keys[measure]], abs=1e-12)
+    assert taken >= 3
