@@ -109,10 +109,10 @@ def _do(top: Home, study: Study, step: Step, at: datetime) -> Outcome | None:
     if step.do == "review":
         say(str(returns.take_reviews(study, file, name=step.file, reviewer=study.design.auditor.name)))
     elif step.do == "sheets":
+        _require_same_sheet(study, step)
         pairs = worksheets.write_sheets(
             study, step.grader, top.state / "sheets" / study.name / str(study.round) / step.grader
         )
-        _require_same_sheet(study, step)
         say(f"{pairs} pairs on the sheet of {step.grader}")
     elif step.do == "collect":
         taken = returns.collect(study, step.grader, file, name=step.file)

@@ -7,12 +7,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from relgrade_assets.errors import NotThere, Refused, Waiting
+from relgrade_assets.cli.dead_runs import alive
+from relgrade_assets.errors import Fault, NotThere, Refused, Waiting
 from relgrade_assets.io.atomic import write_bytes
 from relgrade_assets.io.home import HOME, Home
 from relgrade_assets.io.progress import on_the_way
@@ -53,16 +56,19 @@ def run(
 ) -> Outcome:
     """Register the experiment, observe its sources, and run a job of the graph (or only `tables`) in this process.
 
-    Refused where the design can't be used. What happens in the graph is told in the outcome.
+    Refused where the design can't be used, or was changed since the round's first grade (P2). What happens in the graph
+    is told in the outcome.
     """
     study = open_study(home, name)
+    with suppress(NotThere):  # a rubric that is not there yet: every table says that it waits for it
+        study.require_protocol_of_round()
     with _inside(home):
         import dagster as dg
 
         from relgrade_assets.definitions import EXPERIMENT, defs, observations
 
         _quiet()
-        with dg.DagsterInstance.get() as instance:
+        with _instance() as instance, alive(home, instance) as tag:
             if name not in instance.get_dynamic_partitions(str(EXPERIMENT.name)):
                 instance.add_dynamic_partitions(str(EXPERIMENT.name), [name])
             for observation in observations(study):
@@ -74,11 +80,36 @@ def run(
                 },
                 instance=instance,
                 partition_key=name,
-                tags={"relgrade/reason": "relgrade run"},
+                tags={"relgrade/reason": "relgrade run", **tag},
                 raise_on_error=False,
                 asset_selection=[dg.AssetKey(t) for t in tables] or None,
             )
     return _outcome(result)
+
+
+@contextmanager
+def _instance() -> Iterator[dg.DagsterInstance]:
+    """Dagster's instance as its settings say. Refused where they, or its storage, can't be used."""
+    import dagster as dg
+    from sqlalchemy.exc import SQLAlchemyError
+
+    where = Path(os.environ[_DAGSTER]) / SETTINGS[0]
+    mend = "Move it away: the next run writes the one that ships."
+    try:
+        instance = dg.DagsterInstance.get()
+    except Exception as error:
+        said = shorten(str(error) or type(error).__name__, 160, placeholder=" ...")
+        raise Refused("Dagster can't start", [Fault(str(where), said, "settings that Dagster takes", mend)]) from error
+    try:
+        with instance:
+            yield instance
+    except SQLAlchemyError as error:
+        said = str(error).splitlines()[0]
+        raise Refused(
+            "Dagster can't keep its records",
+            [Fault(str(where), said, "a storage that can be written", "Mend it and run again.")],
+            untouched="Tables that were made stand, and nothing is made twice.",
+        ) from error
 
 
 def write_settings(home: Home) -> None:

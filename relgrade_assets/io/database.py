@@ -6,11 +6,12 @@ Only connections, migrations and transactions belong here; which tables there ar
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
@@ -118,9 +119,11 @@ class Database:
         self.engine.dispose()
 
     def _unusable(self, error: SQLAlchemyError) -> Unusable:
-        said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        said = (str(error.orig) if isinstance(error, DBAPIError) else str(error)).splitlines()[0]
+        if said == "file is not a database":
+            said += "; restore it from a copy, or name another by RELGRADE_LEDGER"
         return Unusable(
-            f"The ledger {self.shown} can't be used: {said.splitlines()[0]}",
+            f"The ledger {self.shown} can't be used: {said}",
             untouched="Nothing of this step was recorded, or all of it; run it again, nothing is recorded twice.",
         )
 
@@ -129,6 +132,7 @@ class Database:
         newest = script.get_current_head()
         if self.read(lambda c: self._version(c, script)) == newest:
             return
+        self._write_ahead()
         level = {} if self.sqlite else {"isolation_level": "READ COMMITTED"}
         with self.engine.connect().execution_options(relgrade_write=True, **level) as connection, connection.begin():
             if not self.sqlite:
@@ -138,6 +142,20 @@ class Database:
                 config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
+
+    def _write_ahead(self) -> None:
+        """Put a SQLite file into its write-ahead mode, in which it stays; only once it is known to be ours or empty.
+
+        Another process that opens it at the same moment may hold it: what fails for good fails in the migration.
+        """
+        for _ in range(_ATTEMPTS if self.sqlite else 0):
+            with self.engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                try:
+                    raw.execute("PRAGMA journal_mode = WAL")  # raw: outside of any transaction
+                    return
+                except sqlite3.OperationalError:
+                    time.sleep(0.05)
 
     def _version(self, connection: sa.Connection, script: ScriptDirectory) -> str | None:
         """The migration the database stands at; None for an empty one. Raises Refused where it is not ours, or
@@ -176,7 +194,6 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
         connection.isolation_level = None  # type: ignore[attr-defined]  # begin is ours, below
         cursor = connection.cursor()  # type: ignore[attr-defined]
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
-        cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()

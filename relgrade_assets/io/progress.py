@@ -45,6 +45,9 @@ def steps(study: Study) -> list[Step]:
 
 def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
     try:
+        if TABLES[table].per_round and all(s.state != "refused" for s in before.values()):
+            study.require_protocol_of_round()
+        study.named(*_files(study, table))
         held_up = [i for i in TABLES[table].inputs if i in before and before[i].state != "ready"]
         owed = None if held_up else waits_for(study, table)
         if owed is not None:
@@ -62,20 +65,14 @@ def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
     if held_up:
         return Step(table, "open", f"after {', '.join(held_up)}")
     made = study.path(table).is_file()
-    return Step(table, "outdated" if made else "open", "; ".join(str(f) for f in faults) if made else "can be made now")
+    return Step(table, "outdated" if made else "open", "\n".join(map(str, faults)) if made else "can be made now")
 
 
 def waits_for(study: Study, table: str) -> Waiting | None:
     """What people or files still owe to a table whose input tables are ready; None where nothing is owed."""
     d = study.design
-    files = {
-        "queries": [d.query_log.file],
-        "runs": [a.run for a in d.arms],
-        "intents": [d.intents.file],
-        "pools": [d.corpus.path],
-    }
     try:
-        study.named(*files.get(table, []))
+        study.named(*_files(study, table))
     except NotThere as missing:
         return missing.waiting
     if table == "intents":
@@ -94,6 +91,20 @@ def waits_for(study: Study, table: str) -> Waiting | None:
     sheets, who = asked
     outcome = graded(study, study.load(sheets), who)
     return outcome if isinstance(outcome, Waiting) else None
+
+
+def _files(study: Study, table: str) -> list[str]:
+    """Files of the design that a table is the first to need."""
+    d = study.design
+    files = {
+        "queries": [d.rubric, d.query_log.file],
+        "plan": [d.corpus.path],
+        "runs": [a.run for a in d.arms],
+        "pools": [d.corpus.path],
+        "intents": [d.intents.file],
+        "revisions": [d.rubric],
+    }
+    return files.get(table, [])
 
 
 def first_owed(study: Study, table: str) -> Waiting | None:

@@ -100,13 +100,17 @@ class Study:
         return events.current_round(self.log)
 
     def file(self, named: str) -> Path:
-        """A file that the design names; it never leads out of the experiment's folder, not by a symbolic link either.
-        """
+        """A file that the design names; it never leads out of the experiment's folder, not by a symbolic link either."""
         path = self.folder / named
-        if not path.resolve().is_relative_to(self.folder.resolve()):
+        try:
+            inside = path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, RuntimeError) as error:
+            loop = [Fault(named, "a link that leads in a circle or nowhere", "a file inside the experiment's folder")]
+            raise Refused(f"{named} can't be followed", loop) from error
+        if not inside:
             raise Refused(
                 f"{named} leads out of the experiment's folder",
-                [Fault(named, "a path or link that leads outside", "a file inside")],
+                [Fault(named, "a path or link that leads outside", "a file inside", "Copy the file in.")],
             )
         return path
 
@@ -279,7 +283,7 @@ class Study:
     def named(self, *files: str) -> None:
         """Prove that files which the design names are there. NotThere, listing those that are not."""
         missing = [named for named in files if not self.file(named).exists()]
-        if missing and len(files) == 1:
+        if len(missing) == 1:
             raise NotThere(Waiting(f"the file {missing[0]} is not there yet"))
         if missing:
             absent = f"not yet: {', '.join(missing)}"
