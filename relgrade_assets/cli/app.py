@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from relgrade_assets.errors import NotThere, Refused
+from relgrade_assets.errors import Fault, NotThere, Refused
 
 if TYPE_CHECKING:
     from relgrade_assets.io.home import Home
@@ -147,7 +147,10 @@ def main() -> None:
         warn(f"Waiting: {missing.waiting}.")
         sys.exit(WAITING)
     except OSError as error:
-        warn(f"{error.filename or 'The system'} can't be used: {error.strerror or error}.\nMend that and run it again.")
+        where = str(error.filename or "the system")
+        fault = Fault(where, error.strerror or str(error), "a file or folder that this user may use")
+        untouched = "What was taken before stands; mend this and run it again, and nothing is done twice."
+        warn(Refused(f"{where} can't be used", [fault], untouched=untouched).message())
         sys.exit(BAD_INPUT)
 
 
