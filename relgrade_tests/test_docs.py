@@ -258,7 +258,7 @@ def test_measures_on_the_page_against_the_program() -> None:
     text = (DOCS / "reference" / "measures.md").read_text("utf-8")
     for name in SPELLED:
         assert f"`{name}`" in text, name
-    for name in re.findall(r"`((?:nDCG|R|Recall|RR|P|AP|Judged)(?:\((?:rel|gain)=\w+\))?@\d+)`", text):
+    for name in re.findall(r"`((?:nDCG|R|Recall|RR|P|AP|Judged|Success|RBP|ERR)(?:\((?:rel|gain|max)=\w+\))?@\d+)`", text):
         parse(name)
 
 
@@ -374,7 +374,7 @@ def test_tutorial_and_what_goes_on_from_it_run_as_they_stand(tmp_path: Path) -> 
     assert int(done.stdout.split()[-1]) >= 20
 
 
-WALKS = ("tutorial.md", "how-to/change-intent-or-rubric.md")
+WALKS = ("tutorial.md", "how-to/change-intent-or-rubric.md", "how-to/score-runs.md")
 """Pages whose `console run` blocks are run one after another in one folder."""
 
 
