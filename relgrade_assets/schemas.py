@@ -209,6 +209,24 @@ class Grades(Table):
         unique = ["grader", "query_id", "chunk_id"]
 
 
+class GraderChecks(Table):
+    """Drift along the order, anchoring within a prompt, reasons that repeat the query, a grader each (P31)."""
+
+    round: int = pa.Field(ge=1)
+    grader: str
+    check: str = pa.Field(description="What was looked at: see [checks](statistics.md#checks-on-graders).")
+    at: int = pa.Field(nullable=True, ge=1, le=5, description="Which fifth of the order, or place in a prompt.")
+    value: float = pa.Field(nullable=True, description="Null where undefined; the note says why.")
+    low: float = pa.Field(nullable=True)
+    high: float = pa.Field(nullable=True)
+    n: int = pa.Field(ge=0, description="Grades or reasons that it comes from.")
+    queries: int = pa.Field(ge=0)
+    note: str
+
+    class Config(Table.Config):
+        unique = ["grader", "check", "at"]
+
+
 class AuditSheets(Sheets):
     """The auditor's blind rows: every chunk of the audited pools (P26)."""
 
@@ -368,6 +386,7 @@ TABLES: dict[str, TableSpec] = {
         per_round=True,
     ),
     "grades": TableSpec(Grades, "grading", ("design", "sheets", "answers"), per_round=True),
+    "grader_checks": TableSpec(GraderChecks, "grading", ("design", "grades", "sheets"), per_round=True),
     "audit_sheets": TableSpec(
         AuditSheets,
         "audit",

@@ -7,6 +7,7 @@ from relgrade_assets.assets.build import Made, table
 from relgrade_assets.errors import Waiting
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods import grader_checks as checking
 from relgrade_assets.methods import grading
 from relgrade_assets.methods import sheets as methods
 
@@ -51,3 +52,19 @@ def grades(study: Study, sheets: pl.DataFrame) -> Made | Waiting:
     return Made(
         outcome, {"grades": show.bars(dict(named.group_by("named").len().sort("named").iter_rows()), unit="pairs")}
     )
+
+
+@table
+def grader_checks(study: Study, grades: pl.DataFrame, sheets: pl.DataFrame) -> Made:
+    """Look for drift along the order, anchoring within prompts, and reasons that repeat the query (P31). No gate: what
+    is found is for people to look into before the freeze.
+    """
+    frame = checking.checks(grades, sheets, seed=study.design.seed)
+    found = frame.filter(pl.col("note").str.contains("leaves 0 out"))
+    plots = {
+        f"{check} of {grader}": show.bars(means, unit="mean grade", top=study.design.scale.top)
+        for grader, check, means in checking.means(frame)
+    }
+    rows = frame.filter(pl.col("at").is_null()).select("grader", "check", "value", "low", "high", "note").rows()
+    header = ("grader", "check", "value", "low", "high", "note")
+    return Made(frame, {"to_look_into": found.height, "checks": show.grid(header, rows), **plots})

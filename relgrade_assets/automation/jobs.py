@@ -21,7 +21,7 @@ JOBS = [
     ),
     _job(
         "regrade",
-        dg.AssetSelection.assets("grades", "audit_grades", "agreement", "disagreements", "verdicts"),
+        dg.AssetSelection.assets("grades", "grader_checks", "audit_grades", "agreement", "disagreements", "verdicts"),
         "Take the answers again and judge the gates.",
     ),
     _job(  # revisions is there for its partitions: Dagster finds none in a job of checks alone
