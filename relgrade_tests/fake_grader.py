@@ -3,7 +3,8 @@ nothing of relgrade: its reading of the prompt is the oracle of the template's.
 
     fake_grader.py [--journal FILE] [--bad SHARE] [--seed TEXT] [--delay SECONDS] [--always KIND]
 
-Each answer that it gives whole and good is written to the journal before it is printed.
+More options come from the variable FAKE_GRADER, so that the command itself can stay as it is. Each reply is noted in
+the journal before it is printed.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for name, kind in (("journal", str), ("bad", float), ("seed", str), ("delay", float), ("always", str)):
         parser.add_argument(f"--{name}", type=kind)
-    given = parser.parse_args()
+    given = parser.parse_args([*sys.argv[1:], *os.environ.get("FAKE_GRADER", "").split()])
     asked = read_prompt(sys.stdin.read())
     dice = random.Random(f"{given.seed}:{asked['nonce']}:{time.time_ns() if given.seed else 0}")  # noqa: S311
     time.sleep(dice.random() * (given.delay or 0))

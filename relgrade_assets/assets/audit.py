@@ -2,12 +2,16 @@
 and revisions.
 """
 
+from dataclasses import replace
+from functools import partial
+
 import polars as pl
 
 from relgrade_assets.assets import show
-from relgrade_assets.assets.build import Made, table
+from relgrade_assets.assets.build import GRADERS, Made, table
 from relgrade_assets.errors import Waiting
 from relgrade_assets.io import events
+from relgrade_assets.io.grading_run import Tell, grade_all
 from relgrade_assets.io.judging import agreement_of, graded, verdicts_on
 from relgrade_assets.io.rounds import audited_before, lock_audit_sample
 from relgrade_assets.io.study import Study
@@ -65,12 +69,16 @@ def audit_sheets(
     return Made(frame, {"pairs": frame.height, "queries": audit_sample.height})
 
 
-@table
-def audit_grades(study: Study, audit_sheets: pl.DataFrame) -> Made | Waiting:
-    """Take the auditor's accepted answers once every pair has one (P19, P23)."""
-    outcome = graded(study, audit_sheets, [study.design.auditor.name])
+@partial(table, pool=GRADERS)
+def audit_grades(study: Study, audit_sheets: pl.DataFrame, tell: Tell) -> Made | Waiting:
+    """Run the auditor for what is missing, where it is a model with a command (P21), and take its accepted answers once
+    every pair has one (P19, P23).
+    """
+    auditor = [study.design.auditor.name]
+    unable = grade_all(study, auditor, tell=tell)
+    outcome = graded(study, audit_sheets, auditor)
     if isinstance(outcome, Waiting):
-        return outcome
+        return replace(outcome, what="; ".join([outcome.what, *unable]))
     return Made(outcome, {"grades": show.bars(_counts(outcome), unit="pairs")})
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frames import content_digest, read_table
+from relgrade_assets.io.grading_run import Progress, every
 from relgrade_assets.io.progress import first_owed
 from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
@@ -23,6 +24,9 @@ EXPERIMENT = dg.DynamicPartitionsDefinition(name="experiment")
 """The one partitioning of the whole chain: a partition is an experiment's folder."""
 
 CODE_VERSION = "1"
+GRADERS = "graders"
+"""The pool of what runs model graders; its limit is Dagster's, each grader's own concurrency is the design's."""
+TELL_SECONDS = 30.0
 SCHEMA = "schema"
 """Name of every table's schema check."""
 
@@ -38,12 +42,13 @@ class Made:
 Body = Callable[..., Made | Waiting]
 
 
-def table(body: Body) -> dg.AssetsDefinition:
+def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
     """The asset of the table that `body` is named after, with its schema check.
 
     `body(study, **tables)` takes the input tables that schemas.TABLES names and gives the rows, or says what it waits
     for. Waiting yields no output and an observation with the counts, so that downstream is skipped and nothing is red;
-    a refusal is a failure that is never retried. Selected for its check alone, it looks at what is stored.
+    a refusal is a failure that is never retried. Selected for its check alone, it looks at what is stored. A body that
+    may take hours is in a `pool`, and is given `tell`, which shows its progress while it runs.
     """
     name = body.__name__
     spec = TABLES[name]
@@ -64,6 +69,7 @@ def table(body: Body) -> dg.AssetsDefinition:
         check_specs=[check],
         deps=list(spec.inputs),
         partitions_def=EXPERIMENT,
+        pool=pool,
         can_subset=True,  # so that the check can run alone, and waiting need not answer it
     )
     def asset(context: dg.AssetExecutionContext, studies: Studies):  # type: ignore[no-untyped-def]
@@ -71,7 +77,14 @@ def table(body: Body) -> dg.AssetsDefinition:
         if dg.AssetKey(name) not in context.selected_asset_keys:
             yield stored_fits(study, name)
             return
-        outcome = attempt(body, study)
+
+        def tell(progress: Progress) -> None:
+            context.log.info(str(progress))
+            numbers = progress.numbers()
+            at = {"asset_key": name, "partition": context.partition_key}
+            context.log_event(dg.AssetObservation(**at, metadata=numbers, description=str(progress)))
+
+        outcome = attempt(body, study, **({"tell": every(TELL_SECONDS, tell)} if pool else {}))
         if isinstance(outcome, Waiting):
             context.log.info(f"{name} waits: {outcome}")
             context.log_event(_observed(name, context.partition_key, outcome))
@@ -92,9 +105,9 @@ def table(body: Body) -> dg.AssetsDefinition:
     return asset
 
 
-def attempt(body: Body, study: Study) -> Made | Waiting:
-    """Load what a body takes and run it. Files and people still waited for, here or before, become waiting;
-    refusals become failures.
+def attempt(body: Body, study: Study, **more: Any) -> Made | Waiting:
+    """Load what a body takes and run it, with what `more` it takes. Files and people still waited for, here or before,
+    become waiting; refusals become failures.
     """
     name = body.__name__
     try:
@@ -103,7 +116,7 @@ def attempt(body: Body, study: Study) -> Made | Waiting:
         owed = first_owed(study, name)
         if owed is not None:
             return owed
-        return body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES})
+        return body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES}, **more)
     except NotThere as missing:
         return missing.waiting
     except Refused as refused:

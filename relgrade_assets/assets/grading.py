@@ -1,10 +1,14 @@
 """Grading: the blind sheets of the key's graders, and their accepted answers."""
 
+from dataclasses import replace
+from functools import partial
+
 import polars as pl
 
 from relgrade_assets.assets import show
-from relgrade_assets.assets.build import Made, table
+from relgrade_assets.assets.build import GRADERS, Made, table
 from relgrade_assets.errors import Waiting
+from relgrade_assets.io.grading_run import Tell, grade_all
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grader_checks as checking
@@ -42,12 +46,15 @@ def sheets(
     )
 
 
-@table
-def grades(study: Study, sheets: pl.DataFrame) -> Made | Waiting:
-    """Take the graders' accepted answers once every pair has one (P19, P23)."""
+@partial(table, pool=GRADERS)
+def grades(study: Study, sheets: pl.DataFrame, tell: Tell) -> Made | Waiting:
+    """Run the design's model graders for what is missing (P21), and take the graders' accepted answers once every pair
+    has one (P19, P23). Terminated, it keeps what was accepted; made again, it goes on from there.
+    """
+    unable = grade_all(study, study.design.key_graders, tell=tell)
     outcome = graded(study, sheets, study.design.key_graders)
     if isinstance(outcome, Waiting):
-        return outcome
+        return replace(outcome, what="; ".join([outcome.what, *unable]))
     named = outcome.with_columns(pl.col("grade").cast(pl.String).fill_null("unrateable").alias("named"))
     return Made(
         outcome, {"grades": show.bars(dict(named.group_by("named").len().sort("named").iter_rows()), unit="pairs")}

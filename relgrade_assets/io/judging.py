@@ -7,11 +7,14 @@ and all, doesn't count (P29). The statistics and rules are methods'.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from relgrade_assets.errors import Fault, Waiting
+from relgrade_assets.io import attempts
 from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.ledger import Whose
 from relgrade_assets.io.rounds import audited_before
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import agreement as methods
@@ -22,7 +25,24 @@ _AGAIN = "Materialise grades, audit_grades, agreement and verdicts again."
 
 def graded(study: Study, sheets: pl.DataFrame, who: Sequence[str]) -> pl.DataFrame | Waiting:
     """The ledger's accepted answers to `sheets` as the Grades table, or how many pairs each grader still owes (P19)."""
-    return grading.complete(sheets, study.ledger.answers(study.name, study.round, who), who=who)
+    answers = study.ledger.answers(study.name, study.round, who)
+    outcome = grading.complete(sheets, answers, who=who)
+    if isinstance(outcome, Waiting):
+        out = _exhausted(study, answers, who)
+        return replace(outcome, what=f"{outcome.what}{out}", items=outcome.items)
+    return outcome
+
+
+def _exhausted(study: Study, answers: pl.DataFrame, who: Sequence[str]) -> str:
+    """P20: what model graders were asked in vain as often as the design allows, in words; empty where nothing was."""
+    said = ""
+    for grader in who:
+        if study.design.run_of(grader) is not None:
+            pairs = attempts.exhausted(study.ledger, Whose(study.name, study.round, grader))
+            graded = answers.filter(pl.col("grader") == grader).select("query_id", "chunk_id").rows()
+            left = len(pairs.difference(graded))
+            said += f", {left} exhausted: no reply of {grader} could be accepted" if left else ""
+    return said
 
 
 def agreement_of(
