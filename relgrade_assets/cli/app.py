@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "desk-link": ("desk", "Make a person's link to the desk, or end it."),
     "collect": ("people", "Take a grader's answers."),
     "export": ("export", "Write the published key as another tool takes it."),
+    "grade": ("grade", "Run the model graders for what is missing."),
     "revise": ("people", "Log a revision and open the next round."),
     "score": ("score", "Measure runs against judgments, without a study."),
     "replay": ("replay", "Replay a recorded study from its folder."),
