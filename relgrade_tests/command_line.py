@@ -138,6 +138,9 @@ def _reviewed(top: Path) -> None:
     expect(0, top, "review", tiny.NAME, "--write", top / "review.csv")
     fill_in(top / "review.csv")
     expect(0, top, "review", tiny.NAME, top / "review.csv")
+
+
+def _asked(top: Path) -> None:
     expect(3, top, "run", tiny.NAME)
 
 
@@ -160,6 +163,7 @@ _STAGES: dict[str, Callable[[Path], None]] = {
     "fresh": _fresh,
     "sampled": _sampled,
     "reviewed": _reviewed,
+    "asked": _asked,
     "issued": _issued,
     "graded": _graded,
     "frozen": _frozen,

@@ -144,6 +144,15 @@ ANSWERS = [
         command=QRELS,
     ),
     answer(
+        "qrels with two grades for a pair",
+        qrels("q 0 c 1\nq 0 d 1\nq 0 c 2\n"),
+        "ann.qrels, line 3, grade",
+        "which has 1 on line 1",
+        "one grade a pair",
+        stage="reviewed",
+        command=QRELS,
+    ),
+    answer(
         "unknown grader",
         lambda top: None,
         "tiny has no grader 'anne'",
@@ -155,7 +164,7 @@ ANSWERS = [
         lambda top: (top / "ann.jsonl").write_text("{}\n"),
         "The sheet of ann was never written out",
         "`relgrade sheets tiny --grader ann`",
-        stage="reviewed",
+        stage="asked",
     ),
     answer(
         "no sheet yet",

@@ -150,7 +150,7 @@ RECORDED = [
         steps("- {do: sheets, at: 2026-03-01T12:00:00Z, grader: ann, sheet: abc}\n"),
         ("not the one that was graded", "recorded.yaml", "a sheet with digest", "abc"),
         REPLAY,
-        stage="reviewed",
+        stage="asked",
     ),
 ]
 

@@ -51,6 +51,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("P16", "every sampled query has one locked intent", done("intents")),
         ("P17", "the auditor reviewed the intents row by row", kept("unreviewed_intents", state["intents"] == "ready")),
         ("P26", "grader, auditor and arms are of different families", kept("shared_families", _families_differ(study))),
+        ("P45", "graders overlap, so that one can be held against another", "done" if _overlap(study) else "note"),
         (
             "P26",
             "the audit sample is locked before the first sheet leaves",
@@ -82,6 +83,12 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("What this key can't tell", cannot),
     ]
     return [Item(when, rule, text, stands) for when, rows in lists for rule, text, stands in rows]
+
+
+def _overlap(study: Study) -> bool:
+    """Whether some query is sure to have two of the key's graders."""
+    takes = [1.0 if g.takes == "all" else g.takes for g in study.design.graders]
+    return len(takes) > 1 and sum(takes) > 1
 
 
 def _families_differ(study: Study) -> bool:
