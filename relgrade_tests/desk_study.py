@@ -68,7 +68,7 @@ def _stage(stage: str, world: str, graders: tuple[str, ...]) -> Path:
     atexit.register(shutil.rmtree, top, ignore_errors=True)
     if stage == "sample":
         _write(top, world, graders)
-        done = run(tiny.home_of(top), tiny.NAME, tables=["queries", "query_sample"])
+        done = run(tiny.home_of(top), tiny.NAME, tables=["queries", "query_sample", "spot_check"])
         assert done.ok, done
         return top
     if stage == "sheets":
@@ -100,7 +100,7 @@ def served(top: Path) -> Iterator[tuple[str, Desk]]:
     """A desk on a free port of this machine: its address, and the desk."""
     desk = Desk(tiny.home_of(top), url="http://127.0.0.1")
     logging.getLogger("relgrade.desk").setLevel(logging.INFO)
-    config = uvicorn.Config(make_app(desk), host="127.0.0.1", port=0, access_log=False, log_config=None)
+    config = uvicorn.Config(make_app(desk), host="127.0.0.1", port=0, access_log=False, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

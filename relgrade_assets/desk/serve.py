@@ -46,6 +46,13 @@ def serve(home: Home, *, host: str, port: int, url: str) -> None:
     logging.getLogger("relgrade.desk").setLevel(logging.INFO)
     app = make_app(Desk(home, url=url))
     config = uvicorn.Config(
-        app, host=host, port=port, access_log=False, log_config=None, server_header=False, proxy_headers=False
+        app,
+        host=host,
+        port=port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
     )
     uvicorn.Server(config).run()

@@ -244,7 +244,7 @@
     try {
       await store.load(i, AHEAD);
       busy = false;
-      if (rows.has(i)) go(i);
+      if (rows.has(i)) await go(i);
     } catch (error) {
       busy = false;
       const ended = error.message === "404";
@@ -275,8 +275,9 @@
     const after = [...order.slice(at + 1), ...order.slice(0, at + 1)];
     const open = after.find((i) => marks[i] === ".");
     const due = open !== undefined ? open : after.find((i) => marks[i] === "l" && i !== at) ?? after.find((i) => marks[i] === "l");
-    if (due !== undefined) { go(due); return; }
+    if (due !== undefined) return go(due);
     finish();
+    return undefined;
   }
 
   function finish() {
@@ -424,7 +425,7 @@
       setTimeout(() => location.reload(), 5000);
       return;
     }
-    next();
+    await next();
     show("said", doneText() + ".", false);
     $("passage").focus({ preventScroll: true });
     document.documentElement.dataset.ready = "1";

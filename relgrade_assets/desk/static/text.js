@@ -3,6 +3,8 @@
 const relgradeText = (() => {
   const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2060-\u2069\ufeff]/g;
   const CODE = /^\s*(def |class |import |from \S+ import|function\b|const |let |var |return\b|public |private |static |#include|package |fn |func |@\w+|if ?\(|for ?\(|while ?\(|else\b|try\b|[})\]]|<\/?\w[^>]*>)|[{};]\s*$|^\s*(#|\/\/|\*|\/\*)/;
+  // A declaration says code, however much of what follows is its documentation.
+  const DECLARED = /^\s*((async )?(def|class|function|fn|func|interface|struct|impl) \w+.*[({:]|(public|private|protected|static) .*[({;]|#include |import \w+[;.]|@\w+\s*$)/m;
   const BLOCK = /^(#{1,6} |```|~~~|>|\s*([-*+]|\d{1,3}[.)])\s+\S|\|)/;
 
   function make(tag, name, ...children) {
@@ -40,6 +42,7 @@ const relgradeText = (() => {
   function kind(text) {
     const lines = text.slice(0, 20000).split("\n").filter((l) => l.trim());
     if (/^(```|~~~)/m.test(text) || /^\|.*\|\s*\n\|[\s:|-]+\|/m.test(text)) return "markdown";
+    if (DECLARED.test(text.slice(0, 20000))) return "code";
     const code = lines.filter((l) => CODE.test(l) && !/^#{1,6} [A-Z]/.test(l)).length;
     if (lines.length > 1 && code / lines.length >= 0.25) return "code";
     return lines.some((l) => BLOCK.test(l)) ? "markdown" : "prose";
