@@ -22,6 +22,7 @@ from relgrade_assets.io.text import read_text
 from relgrade_assets.methods.kept_rows import KeptRun, in_order, kept_and_hashes, out_of_order, pair_hash
 
 WINDOW = 1 << 20
+PEEK = 4096
 NOT_PLAIN = r"^$|^[# ]|[^ -~]"
 """An id that is empty, begins with # or a blank, or holds anything but printable ASCII."""
 TREC = {
@@ -66,28 +67,39 @@ def sift_run(path: Path, *, name: str, qrels: pl.DataFrame) -> tuple[KeptRun, tu
 
 
 def _sifted(scan: _Scan, name: str, qrels: pl.DataFrame) -> tuple[KeptRun, tuple[Notice, ...]] | None:
-    plans = kept_and_hashes(scan.rows.select(*COLUMNS).with_row_index("row"), qrels["hash"])
-    kept, hashes = pl.collect_all(plans, engine="streaming")
-    if scan.blanks is not None and scan.blanks != 6 * hashes.height - (not scan.ends):
-        return None
-    run = in_order(kept, hashes["hash"], qrels)
-    if run is None and not kept["odd"].any():
-        del kept
-        run = out_of_order(_whole(scan.rows, qrels["hash"]), qrels)
-    if run is None:
+    run, lines, not_q0 = None, 0, 0
+    scattered = _scattered(scan.rows)
+    if not scattered:
+        plans = kept_and_hashes(scan.rows.select(*COLUMNS).with_row_index("row"), qrels["hash"])
+        kept, all_rows = pl.collect_all(plans, engine="streaming")
+        lines, not_q0, scattered = all_rows.height, int(all_rows["not_q0"].sum()), not kept["odd"].any()
+        run = in_order(kept, all_rows["hash"], qrels)
+        del kept, all_rows
+    if run is None and scattered:
+        whole = _whole(scan.rows, qrels["hash"])
+        lines, not_q0, run = whole.height, int(whole["not_q0"].sum()), out_of_order(whole, qrels)
+    if run is None or (scan.blanks is not None and scan.blanks != 6 * lines - (not scan.ends)):
         return None
     told = [
-        ("column_2_not_q0", int(hashes["not_q0"].sum()), "lines had something else than Q0 in column 2"),
+        ("column_2_not_q0", not_q0, "lines had something else than Q0 in column 2"),
         ("ranks_from_zero", run.from_zero, "queries whose ranks begin at 0"),
         ("tied_scores", run.tied, TIES),
     ]
     return run, tuple(Notice(code, n, f"{name}: {text}") for code, n, text in told if n)
 
 
+def _scattered(rows: pl.LazyFrame) -> bool:
+    """Whether the first lines' queries come and go, so that looking for query starts would keep everything."""
+    first = rows.select("query_id").head(PEEK).collect()["query_id"]
+    return first.rle_id().n_unique() > 2 * first.n_unique()
+
+
 def _whole(rows: pl.LazyFrame, judged: pl.Series) -> pl.DataFrame:
     marked = rows.select(*COLUMNS, hash=pair_hash()).with_columns(hit=pl.col("hash").is_in(judged.implode()))
     query = pl.col("query_id").cast(pl.Categorical).alias("query")
-    return marked.select(query, "chunk_id", "score", "given", "hash", "hit", "odd").collect(engine="streaming")
+    return marked.select(query, "chunk_id", "score", "given", "hash", "hit", "not_q0", "odd").collect(
+        engine="streaming"
+    )
 
 
 def _trec(path: Path, name: str) -> _Scan | None:
