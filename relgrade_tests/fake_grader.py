@@ -1,7 +1,7 @@
 """A command that grades like a model, good and bad, for tests: reads a prompt, prints rows. Standard library only, and
 nothing of relgrade: its reading of the prompt is the oracle of the template's.
 
-    fake_grader.py [--journal FILE] [--bad SHARE] [--seed TEXT] [--delay SECONDS] [--always KIND]
+    fake_grader.py [--journal FILE] [--bad SHARE] [--seed TEXT] [--delay AT_MOST] [--sleep SECONDS] [--always KIND]
 
 More options come from the variable FAKE_GRADER, so that the command itself can stay as it is. Each reply is noted in
 the journal before it is printed.
@@ -80,12 +80,19 @@ def journal(path: str, entry: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for name, kind in (("journal", str), ("bad", float), ("seed", str), ("delay", float), ("always", str)):
+    for name, kind in (
+        ("journal", str),
+        ("bad", float),
+        ("seed", str),
+        ("delay", float),
+        ("sleep", float),
+        ("always", str),
+    ):
         parser.add_argument(f"--{name}", type=kind)
     given = parser.parse_args([*sys.argv[1:], *os.environ.get("FAKE_GRADER", "").split()])
     asked = read_prompt(sys.stdin.read())
     dice = random.Random(f"{given.seed}:{asked['nonce']}:{time.time_ns() if given.seed else 0}")  # noqa: S311
-    time.sleep(dice.random() * (given.delay or 0))
+    time.sleep(dice.random() * (given.delay or 0) + (given.sleep or 0))
     kind = given.always or (dice.choice(KINDS) if dice.random() < (given.bad or 0) else "good")
     answer = rows(asked)
     lines = [json.dumps(row) for row in answer]

@@ -93,12 +93,15 @@ class Database:
             raise self._unusable(error) from error
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run `work` on one snapshot."""
-        try:
-            with self.engine.connect() as connection, connection.begin():
-                return work(connection)
-        except SQLAlchemyError as error:
-            raise self._unusable(error) from error
+        """Run `work` on one snapshot; again where the connection was cut meanwhile, since reading changes nothing."""
+        for again in (True, True, False):
+            try:
+                with self.engine.connect() as connection, connection.begin():
+                    return work(connection)
+            except SQLAlchemyError as error:
+                if not (again and isinstance(error, DBAPIError) and error.connection_invalidated):
+                    raise self._unusable(error) from error
+        raise RuntimeError("unreachable")
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in one serialised transaction: all of it or nothing, tried again where another process came

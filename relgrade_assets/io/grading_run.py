@@ -219,9 +219,9 @@ class _Grading:
             raise CantStart(absent.what, absent.faults) from None
         self.version = agent.version_of(self.command.version, env)
         self.agents = agent.Agents(env)
-        self.study.ledger.record_issued(
-            self.study.name, self.study.round, self.grader, self.sheet_digest, at=self.study.clock()
-        )
+        ledger, now = self.study.ledger, self.study.clock()
+        whose = (self.study.name, self.study.round, self.grader)
+        self._keep(lambda: ledger.record_issued(*whose, self.sheet_digest, at=now))
         workers = [
             threading.Thread(target=self._work, name=f"grader-{n}", daemon=True)
             for n in range(min(self.run.concurrency, len(self.waiting)))
