@@ -306,7 +306,7 @@ def backfilled(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> st
 def command_line(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     code, said = command(top, monkeypatch, settings, "run", tiny.NAME, "--job", "publish")
     assert code in (1, 3), said
-    assert f"{tiny.NAME}: 0 tables made." in said
+    assert re.search(rf"{tiny.NAME}: [01] tables? made", said), said  # revisions may be
     return said
 
 
