@@ -151,16 +151,13 @@ def _session(rated: pl.DataFrame, n: int, queries: int) -> _Statistic:
 
 def _reasons(own: pl.DataFrame) -> list[_Statistic]:
     given = own.filter(pl.col("reason").is_not_null() & (pl.col("reason") != ""))
-    words = given.select(
-        "query_id",
-        said=normalised(pl.col("reason")).str.extract_all(_WORD),
-        asked=normalised(pl.col("query")).str.extract_all(_WORD),
-    ).with_columns(
-        of=pl.col("said").list.len().cast(pl.Int64),
-        shared=pl.Series(
-            [sum(w in set(b) for w in a) for a, b in _lists(given)], dtype=pl.Int64
-        ),
-    )  # fmt: skip
+    said = normalised(pl.col("reason")).str.extract_all(_WORD).alias("said")
+    asked = normalised(pl.col("query")).str.extract_all(_WORD).alias("asked")
+    pairs = given.select(said, asked)
+    shared = [sum(word in asked_words for word in words) for words, asked_words in pairs.iter_rows()]
+    words = given.select("query_id", said.list.len().cast(pl.Int64).alias("of")).with_columns(
+        pl.Series("shared", shared, pl.Int64)
+    )
     worded = words.filter(pl.col("of") > 0)
     sums = (
         worded.group_by("query_id", maintain_order=True)
@@ -175,20 +172,12 @@ def _reasons(own: pl.DataFrame) -> list[_Statistic]:
         .astype(np.float64)
     )
     n, queries = worded.height, len(sums)
-    said = "words of the reasons that stand in the query" if n else "no reason was given"
+    each = "words of the reasons that stand in the query" if n else "no reason was given"
     half = "reasons of which half the words or more stand in the query" if n else "no reason was given"
     return [
-        _Statistic("reason_overlap", None, sums[:, :2], _ratio, n, queries, said),
+        _Statistic("reason_overlap", None, sums[:, :2], _ratio, n, queries, each),
         _Statistic("reason_echo", None, sums[:, 2:], _ratio, n, queries, half),
     ]
-
-
-def _lists(given: pl.DataFrame) -> list[tuple[list[str], list[str]]]:
-    found = given.select(
-        normalised(pl.col("reason")).str.extract_all(_WORD).alias("a"),
-        normalised(pl.col("query")).str.extract_all(_WORD).alias("b"),
-    )
-    return list(zip(found["a"].to_list(), found["b"].to_list(), strict=True))
 
 
 def _pairs(x: npt.NDArray[np.int64], y: npt.NDArray[np.int64]) -> tuple[int, int, int, int, int]:
