@@ -93,6 +93,33 @@ class SpotCheck(Table):
         unique = ["query_id"]
 
 
+class Plan(Table):
+    """What the design can tell before anything is spent (P11)."""
+
+    scope: str = pa.Field(description="A stratum, `all` queries together, or `headline`, weighted by traffic.")
+    queries: int = pa.Field(ge=1, description="Queries sampled.")
+    rate: float = _share(description="What a measure is assumed to be.")
+    standard_error: float = pa.Field(ge=0, description="Of a mean at that rate.")
+    band: float = pa.Field(ge=0, description="Half the width of its 95% band.")
+    resolution: float = pa.Field(gt=0, le=1, description="1/n: how far one query can move a plain mean.")
+    coarse: bool = pa.Field(description="True where that is 0.10 or more.")
+    band_wanted: float = pa.Field(ge=0, description="The band asked for; half of the present one unless told.")
+    queries_wanted: int = pa.Field(ge=1, description="Queries that give it.")
+    spread: float = pa.Field(gt=0, description="Assumed standard deviation of per-query differences of two arms.")
+    smallest_difference: float = pa.Field(
+        nullable=True, gt=0, description="Of two arms, found with a chance of 80% by a two-sided test at 5%."
+    )
+    pairs_pooled: int = pa.Field(ge=1, description="Pairs to judge at most: arms x depth x queries.")
+    hours_pooled: float = pa.Field(gt=0, description="Hours for them, at two judgments a minute.")
+    pairs_exhaustive: int = pa.Field(nullable=True, ge=1, description="Pairs where every chunk is judged.")
+    hours_exhaustive: float = pa.Field(nullable=True, gt=0, description="Hours for those.")
+    pairs_another_arm: int = pa.Field(ge=1, description="Pairs that another arm adds at most.")
+    pairs_deeper: int = pa.Field(ge=1, description="Pairs that one rank more of depth adds at most.")
+
+    class Config(Table.Config):
+        unique = ["scope"]
+
+
 class Intents(Table):
     """One locked intent a sampled query (P16), reviewed row by row (P17)."""
 
@@ -346,6 +373,65 @@ class ArmMeasures(Table):
         unique = ["arm", "measure", "scope"]
 
 
+class ArmComparisons(Table):
+    """Arm against arm: paired differences, test, interval, and the queries they rest on (P39)."""
+
+    measure: str
+    arm: str
+    other: str = pa.Field(description="The arm it is compared with; a difference is the first less the other.")
+    n: int = pa.Field(ge=0, description="Queries on which the measure is defined.")
+    wins: int = pa.Field(ge=0, description="Queries on which the first is better.")
+    ties: int = pa.Field(ge=0, description="Queries on which they are equal.")
+    losses: int = pa.Field(ge=0, description="Queries on which the other is better.")
+    difference: float = pa.Field(nullable=True, ge=-1, le=1, description="Plain mean over queries.")
+    low: float = pa.Field(nullable=True)
+    high: float = pa.Field(nullable=True)
+    interval: str = pa.Field(description="How the interval was made, or why there is none.")
+    weighted: float = pa.Field(
+        nullable=True, ge=-1, le=1, description="Headline of the differences, weighted by traffic (P38)."
+    )
+    weighted_low: float = pa.Field(nullable=True, description="Lower end of its 95% interval.")
+    weighted_high: float = pa.Field(nullable=True, description="Upper end of its 95% interval.")
+    weighted_interval: str = pa.Field(description="How that interval was made, or why there is none.")
+    estimand: str = pa.Field(isin=["searches", "distinct_queries"], description="What `weighted` is a mean over.")
+    p: float = pa.Field(gt=0, le=1, description="Two-sided, of the plain mean, by sign flips.")
+    p_holm: float = pa.Field(gt=0, le=1, description="Holm's, over all pairs of arms within the measure.")
+    test: str = pa.Field(description="How the test was made.")
+    margin: float = pa.Field(nullable=True, gt=0, description="What would not matter, where it was declared.")
+    equivalence: str = pa.Field(
+        nullable=True,
+        isin=["equivalent", "beyond", "not_shown"],
+        description="Where the 95% interval lies against the margin; null where none was declared.",
+    )
+    moved: pl.List = pa.Field(
+        dtype_kwargs={"inner": pl.String}, description="The queries that moved most, at most five."
+    )
+    moved_by: pl.List = pa.Field(dtype_kwargs={"inner": pl.Float64}, description="By how much each did.")
+
+    class Config(Table.Config):
+        unique = ["measure", "arm", "other"]
+
+
+class PoolTrust(Table):
+    """How far pool and key can be trusted (P40), and graders' liking for arms of their family (P31)."""
+
+    check: str = pa.Field(description="What was tried: see [trust](statistics.md#trust-in-the-pool).")
+    subject: str = pa.Field(description="An arm, two arms, a grader and a family of arms, or `all`.")
+    measure: str = pa.Field(nullable=True, description="The measure, where the check has one.")
+    value: float = pa.Field(nullable=True, description="What it comes to; null where it is undefined.")
+    low: float = pa.Field(nullable=True)
+    high: float = pa.Field(nullable=True)
+    base: float = pa.Field(nullable=True, description="The same number under the key as it is.")
+    place: int = pa.Field(nullable=True, ge=1, description="The arm's place then; equal arms share one.")
+    base_place: int = pa.Field(nullable=True, ge=1, description="Its place under the key as it is.")
+    n: int = pa.Field(nullable=True, ge=0, description="Queries, pairs or chunks that it rests on.")
+    verdict: str = pa.Field(nullable=True, isin=["ok", "watch", "act", "shared", "apart"])
+    note: str
+
+    class Config(Table.Config):
+        unique = ["check", "subject", "measure"]
+
+
 class PublishedKey(Table):
     """The files that left, with their digests (P41)."""
 
@@ -371,6 +457,7 @@ TABLES: dict[str, TableSpec] = {
     "queries": TableSpec(Queries, "queries", ("design", "query_log")),
     "query_sample": TableSpec(QuerySample, "queries", ("design", "queries")),
     "spot_check": TableSpec(SpotCheck, "queries", ("design", "queries", "spot_check_file")),
+    "plan": TableSpec(Plan, "queries", ("design", "query_sample", "corpus")),
     "runs": TableSpec(Runs, "pooling", ("design", "run_files", "query_sample", "corpus")),
     "contributions": TableSpec(Contributions, "pooling", ("design", "runs")),
     "pools": TableSpec(Pools, "pooling", ("contributions", "corpus")),
@@ -408,6 +495,24 @@ TABLES: dict[str, TableSpec] = {
         QueryMeasures, "measures", ("design", "frozen_key", "runs", "query_sample"), per_round=True
     ),
     "arm_measures": TableSpec(ArmMeasures, "measures", ("design", "query_measures", "query_sample"), per_round=True),
+    "arm_comparisons": TableSpec(
+        ArmComparisons, "measures", ("design", "query_measures", "query_sample"), per_round=True
+    ),
+    "pool_trust": TableSpec(
+        PoolTrust,
+        "measures",
+        (
+            "design",
+            "frozen_key",
+            "runs",
+            "contributions",
+            "query_measures",
+            "query_sample",
+            "grades",
+            "audit_grades",
+        ),
+        per_round=True,
+    ),
     "published_key": TableSpec(
         PublishedKey,
         "publication",
@@ -416,6 +521,7 @@ TABLES: dict[str, TableSpec] = {
             "frozen_key",
             "query_measures",
             "arm_measures",
+            "arm_comparisons",
             "verdicts",
             "agreement",
             "query_sample",

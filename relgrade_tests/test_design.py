@@ -124,6 +124,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "measures": ({}, {"measures": ["nDCG@10"]}),
     "headline": ({}, {"headline": "AP"}),
     "estimand": ({}, {"estimand": "distinct_queries"}),
+    "equivalence_margin": ({}, {"equivalence_margin": 0.02}),
     "scale.grades.grade": ({"scale": "0-2"}, {"scale": "0-3"}),
     "scale.grades.label": (OWN, {**OWN, "scale.grades": [{**GRADES[0], "label": "x"}, GRADES[1]]}),
     "scale.grades.cue": (OWN, {**OWN, "scale.grades": [{**GRADES[0], "cue": "x"}, GRADES[1]]}),

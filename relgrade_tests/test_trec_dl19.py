@@ -129,7 +129,7 @@ def test_no_key_and_no_measure_and_the_refusal_says_why(outcome: Outcome, study_
     assert "gate binary_kappa: found failed" in by_hand.refused["frozen_key"]
     assert not study.keys.exists("dl19", 1)
     assert not [e for e in study.log if e.kind in ("frozen", "first_reading")]
-    for table in ("frozen_key", "query_measures", "arm_measures", "published_key"):
+    for table in ("frozen_key", "query_measures", "arm_measures", "arm_comparisons", "pool_trust", "published_key"):
         assert not study.path(table).exists()
     assert study.load("disagreements").height > 0
 

@@ -8,8 +8,8 @@ from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.worksheets import filled_in, labelled
+from relgrade_assets.methods import planning, sampling, strata
 from relgrade_assets.methods import queries as methods
-from relgrade_assets.methods import sampling, strata
 
 
 @table
@@ -61,3 +61,25 @@ def spot_check(study: Study, queries: pl.DataFrame) -> Made:
     frame = strata.spot_check(queries, study.design, filled_in(study))
     sizes = dict(queries.group_by("stratum").len().iter_rows())
     return Made(frame, {"agreement": str(strata.spot_check_agreement(frame, sizes))})
+
+
+@table
+def plan(study: Study, query_sample: pl.DataFrame) -> Made:
+    """Say what the sample can tell before anything is spent: errors, bands, smallest differences, effort (P11)."""
+    d = study.design
+    effort = planning.Effort(len(d.arms), d.depth, study.corpus.height)
+    sizes = {p.name: query_sample.filter(pl.col("stratum") == p.name).height for p in d.strata.parts}
+    shares = dict(query_sample.select("stratum", "stratum_share").unique().sort("stratum").iter_rows())
+    frame = planning.plan(sizes, shares, effort)
+    bands = dict(frame.select("scope", "band").iter_rows())
+    whole = frame.filter(pl.col("scope") == "all").row(0, named=True)
+    return Made(
+        frame,
+        {
+            "bands": show.bars(bands, unit=f"half of the 95% band at a rate of {planning.RATE:g}"),
+            "smallest_difference": whole["smallest_difference"] or 0.0,
+            "hours_pooled_at_most": whole["hours_pooled"],
+            "hours_exhaustive": whole["hours_exhaustive"],
+            "warnings": "; ".join(planning.plan_notes(frame)) or "none",
+        },
+    )

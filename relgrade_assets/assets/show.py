@@ -25,14 +25,20 @@ def bars(values: Mapping[str, float], *, unit: str, top: float | None = None) ->
     return dg.MetadataValue.md(f"![bars]({_data(rects, height)})\n\n{numbers} ({unit})")
 
 
-def intervals(rows: Sequence[tuple[str, float, float, float]], *, unit: str) -> dg.MarkdownMetadataValue:
-    """A point with its interval a row on the axis from 0 to 1; rows are (name, value, low, high)."""
+def intervals(
+    rows: Sequence[tuple[str, float, float, float]], *, unit: str, least: float = 0.0
+) -> dg.MarkdownMetadataValue:
+    """A point with its interval a row on the axis from `least` to 1; rows are (name, value, low, high)."""
     text = ", ".join(f"{name} {v:.3f} [{low:.3f}, {high:.3f}]" for name, v, low, high in rows)
     if not rows or len(rows) > 6:
         return dg.MetadataValue.md(f"{text} ({unit})")
-    marks = "".join(
-        f'<path d="M{_WIDTH * low:.0f} {y}H{_WIDTH * high:.0f}" stroke="#888"/>'
-        f'<circle cx="{_WIDTH * v:.0f}" cy="{y}" r="3"/>'
+
+    def at(x: float) -> str:
+        return f"{_WIDTH * (x - least) / (1 - least):.0f}"
+
+    zero = f'<path d="M{at(0)} 0V{12 * len(rows)}" stroke="#ccc"/>' if least < 0 else ""
+    marks = zero + "".join(
+        f'<path d="M{at(low)} {y}H{at(high)}" stroke="#888"/><circle cx="{at(v)}" cy="{y}" r="3"/>'
         for y, (_, v, low, high) in ((6 + i * 12, row) for i, row in enumerate(rows))
     )
     return dg.MetadataValue.md(f"![intervals]({_data(marks, 12 * len(rows))})\n\n{text} ({unit})")

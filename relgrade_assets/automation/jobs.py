@@ -32,7 +32,15 @@ JOBS = [
     _job("repool", dg.AssetSelection.assets("runs", "contributions", "pools"), "Read the runs and pool again."),
     _job(
         "publish",
-        dg.AssetSelection.assets("frozen_key", "query_measures", "arm_measures", "revisions", "published_key"),
+        dg.AssetSelection.assets(
+            "frozen_key",
+            "query_measures",
+            "arm_measures",
+            "arm_comparisons",
+            "pool_trust",
+            "revisions",
+            "published_key",
+        ),
         "Freeze, measure and publish, where every gate holds.",
     ),
 ]

@@ -61,6 +61,7 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         ),
         "measures.parquet": _parquet(tables["arm_measures"]),
         "query_measures.parquet": _parquet(tables["query_measures"]),
+        "arm_comparisons.parquet": _parquet(tables["arm_comparisons"]),
         "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], names)),
         "events.jsonl": events.as_jsonl(log),
         **tool_exports.exports(

@@ -139,7 +139,8 @@ def table(
     grade and the auditor's (P30); graders against each other are named `first~second` and stand apart. A null grade
     is unrateable: the pair leaves the comparison and is counted in the note. `labels` is the whole scale,
     `relevant_from` its threshold, `strata` every stratum of the sample (one without a pair still has its rows,
-    undefined). `ratings` [query_id, chunk_id, stratum, grader, grade] of three graders or more, with holes, adds
+    undefined); with none, all pairs stand together alone. `ratings` [query_id, chunk_id, stratum, grader, grade] of
+    three graders or more, with holes, adds
     alpha and AC2 over all of them together, under their names joined by `~`.
 
     Intervals of kappas, `alpha` and `ac2` are jackknife.fisher_z's, with the percentiles beside them in the note, or
@@ -355,7 +356,11 @@ def _check(name: str, pairs: pl.DataFrame, strata: Sequence[str]) -> None:
     faults = [Fault(f"{name}: query {q!r}, chunk {c!r}", f"{n} pairs", "one") for q, c, n in twice.rows()]
     known = [*strata]
     other = (
-        pairs.filter(~pl.col("stratum").is_in(known)).select("stratum").unique().sort("stratum")["stratum"].to_list()
+        pairs.filter(~pl.col("stratum").is_in(known) & bool(known))
+        .select("stratum")
+        .unique()
+        .sort("stratum")["stratum"]
+        .to_list()
     )
     faults += [Fault(f"{name}: stratum {s!r}", "no such stratum in the sample", ", ".join(known)) for s in other]
     if "all" in known:

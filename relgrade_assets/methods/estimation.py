@@ -119,7 +119,7 @@ def arm_measures(
     Raises Refused where strata's shares do not sum to 1, a stratum has two shares, one is called `plain` or
     `headline`, or a kept query is not in the sample or lacks a measure.
     """
-    strata = _strata(sample)
+    strata = shares_of(sample)
     wanted = query_measures.filter(pl.col("measure").is_in(list(names)) & pl.col("query_id").is_in(list(kept)))
     _complete(query_measures, wanted, sample, kept, names)
     weighted = wanted.join(sample.select("query_id", "stratum", "count", "inclusion_probability"), on="query_id")
@@ -142,14 +142,24 @@ def arm_measures(
         rows.append(
             (*key, "plain", "sampled_queries", mean, *interval[:2], interval.how + said, len(values), _judged(flat))
         )
-        for scope, value, (low, high, how), n, judged in _weighted_rows(parts, strata, collapsed_ok, flat):
+        for scope, value, (low, high, how), n, judged in weighted_rows(parts, strata, collapsed_ok, flat):
             rows.append((*key, scope, estimand, value, low, high, how + said, n, judged))
     return pl.DataFrame(rows, schema=ARM_MEASURES, orient="row").sort("arm", "measure", "scope")
 
 
-def _weighted_rows(
-    parts: dict[str, list[Graded]], strata: dict[str, float], collapsed_ok: bool, flat: list[Graded]
+def weighted_rows(
+    parts: dict[str, list[Graded]],
+    strata: dict[str, float],
+    collapsed_ok: bool,
+    flat: list[Graded],
+    *,
+    least: float = 0.0,
 ) -> list[tuple[str, float | None, Interval, int, float]]:
+    """(scope, value, interval, queries, judged) of every stratum and, last, of the headline, as `arm_measures` says.
+
+    `parts` are the strata's queries, `strata` the traffic shares, `flat` all queries in order of strata; `least` is
+    the lowest that a value can be (-1 for differences).
+    """
     rows: list[tuple[str, float | None, Interval, int, float]] = []
     estimates: dict[str, Estimate] = {}
     shares: dict[str, float] = {}
@@ -162,7 +172,7 @@ def _weighted_rows(
             found = _collapsed(found, [g.value for g in flat])
         estimates[name] = found
         shares[name] = hajek([g.judged for g in graded], [g.weight for g in graded], [g.pi for g in graded]).value
-        rows.append((name, found.value, _stratum_interval(found, graded), found.n, min(shares[name], 1.0)))
+        rows.append((name, found.value, _stratum_interval(found, graded, least), found.n, min(shares[name], 1.0)))
     empty = [name for name in strata if name not in estimates]
     if empty:
         why = f"no headline: no graded query in stratum {', '.join(empty)} (P32)"
@@ -175,18 +185,23 @@ def _weighted_rows(
         interval = _no_spread(flat, value)
     else:
         interval = student(
-            value, variance, df, f"t with {df:.1f} degrees of freedom (Satterthwaite), {len(strata)} strata"
+            value,
+            variance,
+            df,
+            f"t with {df:.1f} degrees of freedom (Satterthwaite), {len(strata)} strata",
+            least=least,
         )
     judged = math.fsum(share * shares[name] for name, share in strata.items())
     return [*rows, ("headline", value, interval, len(flat), min(judged, 1.0))]
 
 
-def _stratum_interval(found: Estimate, graded: list[Graded]) -> Interval:
+def _stratum_interval(found: Estimate, graded: list[Graded], least: float) -> Interval:
     if found.variance is None:
         return Interval(None, None, "no interval: one graded query")
     if found.variance == 0:
         return _no_spread(graded, found.value)
-    return student(found.value, found.variance, found.df, f"t with {found.df:g} degrees of freedom; {found.how}")
+    how = f"t with {found.df:g} degrees of freedom; {found.how}"
+    return student(found.value, found.variance, found.df, how, least=least)
 
 
 def _no_spread(graded: Sequence[Graded], value: float) -> Interval:
@@ -223,8 +238,8 @@ def _judged(graded: Sequence[Graded]) -> float:
     return min(math.fsum(g.judged for g in graded) / len(graded), 1.0) if graded else 1.0
 
 
-def _strata(sample: pl.DataFrame) -> dict[str, float]:
-    """Every sampled stratum and its traffic share, by name."""
+def shares_of(sample: pl.DataFrame) -> dict[str, float]:
+    """Every sampled stratum and its traffic share, by name. Refused where they can't be weights."""
     pairs = sample.select("stratum", "stratum_share").unique().sort("stratum", "stratum_share").rows()
     strata = dict(pairs)
     faults = [

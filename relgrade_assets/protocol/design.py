@@ -331,6 +331,10 @@ class Design(Part):
     estimand: Literal["searches", "distinct_queries"] = Field(
         default="searches", description="What the headline is a mean over (P38)."
     )
+    equivalence_margin: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="A difference of the headline that would not matter; arms are called equivalent within it (P39).",
+    )
     deviations: tuple[Deviation, ...] = Field(
         default=(), description="Departures from the protocol, with reasons (P3)."
     )
@@ -344,10 +348,12 @@ class Design(Part):
         return any(d.code == code for d in self.deviations)
 
     def canonical(self) -> dict[str, object]:
-        """The design with every default written out, as JSON values. `run` stands only where it is declared, and
-        without its pace.
+        """The design with every default written out, as JSON values. `run` and `equivalence_margin` stand only where
+        they are declared, and `run` without its pace.
         """
         whole = self.model_dump(mode="json")
+        if self.equivalence_margin is None:
+            del whole["equivalence_margin"]
         for part in (*whole["graders"], whole["auditor"]):
             run = part.pop("run")
             if run is not None:
