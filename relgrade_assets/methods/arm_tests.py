@@ -73,8 +73,9 @@ def arm_comparisons(
     """P39: every measure of every two arms, as schemas.ArmComparisons, sorted by measure, arm and other.
 
     `query_measures` as schemas.QueryMeasures over the key's queries, `sample` as schemas.QuerySample. A difference is
-    `arm` less `other` on one query; `difference` is its plain mean with a paired, expanded BCa interval,
-    `weighted` the headline of the differences (P38) with Student's. The test is the plain mean's, by sign flips; `p_holm` holds over all pairs
+    `arm` less `other` on one query; `difference` is its plain mean with a paired, expanded BCa interval, `weighted`
+    the headline of the differences (P38) with Student's. The test is the plain mean's, by sign flips; `p_holm` holds
+    over all pairs
     of arms within a measure. `margins` are what would not matter of a measure, in its units, declared beforehand:
     `equivalent` where the whole 95% interval lies within it, `beyond` where it lies wholly past it, `not_shown` else.
     A query on which the measure is undefined is left out.
