@@ -31,6 +31,8 @@ from driving import (
 )
 from tiny import grade_all, review_all, study_of, truth
 
+from relgrade_assets.errors import Refused
+from relgrade_assets.io.key_store import KeyStore
 from relgrade_assets.methods.key import canonical_bytes
 from relgrade_assets.protocol.canonical import digest_bytes
 
@@ -481,9 +483,8 @@ def ledger_edited(top: Path) -> None:
     """A grade changed in the database, by somebody who takes its guard away first."""
     with closing(sqlite3.connect(top / ".relgrade" / "ledger.sqlite")) as base:
         base.execute("DROP TRIGGER answers_no_update")
-        base.execute(
-            "UPDATE answers SET grade = 2 WHERE id = (SELECT min(id) FROM answers WHERE grade = 0 AND experiment = 'tiny')"
-        )
+        first = "SELECT min(id) FROM answers WHERE grade = 0 AND experiment = 'tiny'"
+        base.execute(f"UPDATE answers SET grade = 2 WHERE id = ({first})")
         base.commit()
 
 
@@ -551,6 +552,26 @@ def test_gate_of_measures_holds_by_hand_on_a_key_that_was_never_frozen(
     assert not told.made
     assert "Round 1 of tiny has no frozen key" in told.text
     assert not study.keys.exists(tiny.NAME, 1)
+
+
+def test_gate_by_hand_finishes_a_freeze_that_was_cut_short(
+    prepared: dict[str, Path], frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P33-P35: the round is closed before the key is stored; the next run stores the same key."""
+    top = copy(prepared["graded"], tmp_path / "top")
+
+    def full(*_: object) -> None:
+        raise Refused("the disk is full")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(KeyStore, "freeze", full)
+        assert "the disk is full" in run(top, "frozen_key").text
+    assert not study_of(top).keys.exists(tiny.NAME, 1)
+    with pytest.raises(Refused, match="Round 1 of tiny is frozen and takes no answers"):
+        auditor_is(careless)(top)
+    assert run(top, "frozen_key").ok
+    assert study_of(top).keys.load(tiny.NAME, 1) == study_of(frozen).keys.load(tiny.NAME, 1)
+    assert [e.kind for e in study_of(top).log].count("frozen") == 1
 
 
 def test_gate_by_hand_takes_no_other_key_of_the_same_round(frozen: Path, tmp_path: Path) -> None:
