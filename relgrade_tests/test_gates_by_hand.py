@@ -33,6 +33,7 @@ from tiny import grade_all, review_all, study_of, truth
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.key_store import KeyStore
+from relgrade_assets.io.rounds import open_next_round
 from relgrade_assets.methods.key import canonical_bytes
 from relgrade_assets.protocol.canonical import digest_bytes
 
@@ -98,6 +99,13 @@ def both_say(by: tiny.Truth) -> Callable[[Path], object]:
     return lambda top: (grade_all(top, "ann", by=by), grade_all(top, "bob", by=by))
 
 
+def next_round(top: Path) -> None:
+    """A failed round takes no more answers (P30): it is revised, and all is graded again in the next."""
+    open_next_round(study_of(top), cause="boundary", what="", by="dora")
+    run(top, *BEFORE_THE_GATES)
+    both_say(truth)(top)
+
+
 def drop_verdicts(top: Path) -> None:
     study_of(top).path("verdicts").unlink()
 
@@ -160,7 +168,7 @@ CAUSES = {
         lambda top: None,
         r"gate weighted_kappa: found failed: -?0\.\d+ < 0\.75; expected passed",
         r"gate weighted_kappa: found failed: -?0\.\d+ < 0\.75; expected passed",
-        auditor_is(truth),
+        next_round,
         BY_JOBS,
     ),
     "verdict_missing": Cause(
@@ -168,7 +176,7 @@ CAUSES = {
         drop_verdicts,
         "gate weighted_kappa: found failed",
         "verdicts: found no such table",
-        auditor_is(truth),
+        next_round,
         BY_JOBS,
     ),
     "verdict_undefined": Cause(
@@ -176,7 +184,7 @@ CAUSES = {
         lambda top: (both_say(all_alike)(top), run(top, *BEFORE_THE_GATES)),
         "gate weighted_kappa: found undefined: .*one and the same grade to all 80 pairs",
         "gate weighted_kappa: found undefined: .*one and the same grade to all 80 pairs",
-        both_say(truth),
+        next_round,
         BY_JOBS,
     ),
     "verdict_outdated_by_the_auditor": Cause(
@@ -252,7 +260,7 @@ CAUSES = {
         edit("experiment.yaml", "deviations:\n", LOOSER),
         PROTOCOL,
         PROTOCOL,
-        lambda top: (edit("experiment.yaml", LOOSER, "deviations:\n")(top), auditor_is(truth)(top)),
+        lambda top: (edit("experiment.yaml", LOOSER, "deviations:\n")(top), next_round(top)),
         BY_JOBS,
     ),
     "runs_changed": Cause(
@@ -308,7 +316,8 @@ def backfilled(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> st
 def command_line(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     code, said = command(top, monkeypatch, settings, "run", tiny.NAME, "--job", "publish")
     assert code in (1, 3), said
-    assert re.search(rf"{tiny.NAME}: [01] tables? made", said), said  # revisions may be
+    made_nothing = rf"{tiny.NAME}: [01] tables? made|Nothing was changed"  # revisions may be made
+    assert re.search(made_nothing, said), said
     return said
 
 

@@ -477,6 +477,21 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Rounds:
     return Rounds(top, first, refused, waiting, run(top))
 
 
+def test_a_failed_gate_is_logged_and_is_not_graded_away(rounds: Rounds, tmp_path: Path) -> None:
+    """P30: the log holds the gates that failed, and the round takes no answer that would change that."""
+    failed = [e for e in study_of(rounds.top).log if e.kind == "gate_failed"]
+    assert [e.round for e in failed] == [1]
+    assert {"weighted_kappa", "disagreement"} <= {g["gate"] for g in failed[0].body["gates"]}
+    top = asked(tmp_path / "top", DESIGN)
+    grade_all(top, "ann")
+    grade_all(top, "bob", by=careless)
+    assert not run(top).ok
+    with pytest.raises(Refused, match="Round 1 of tiny was judged and failed a gate and takes no answers"):
+        grade_all(top, "bob")
+    assert not run(top).ok
+    assert not study_of(top).keys.exists("tiny", 1)
+
+
 def test_a_failed_round_is_never_overwritten(rounds: Rounds) -> None:
     """P4, P30: round 1's tables are the same to the byte after round 2; it has no key."""
     assert rounds.told.ok, rounds.told.text

@@ -13,7 +13,7 @@ from relgrade_assets.errors import Waiting
 from relgrade_assets.io import events
 from relgrade_assets.io.grading_run import Tell, grade_all
 from relgrade_assets.io.judging import agreement_of, graded, verdicts_on
-from relgrade_assets.io.rounds import audited_before, lock_audit_sample
+from relgrade_assets.io.rounds import audited_before, lock_audit_sample, log_failed_gates
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import agreement as methods
 from relgrade_assets.methods import audit_sample as selecting
@@ -119,6 +119,7 @@ def disagreements(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame
 def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_grades: pl.DataFrame) -> Made:
     """Judge each gate on the agreement, and keep the digests of what was judged (P28, P29)."""
     frame = verdicts_on(study, agreement, audit_grades)
+    log_failed_gates(study, frame)
     rows = frame.select("gate", "threshold", "value", "verdict").rows()
     passed = frame.filter(pl.col("verdict") == "passed").height
     return Made(frame, {"gates": show.grid(("gate", "threshold", "value", "verdict"), rows), "passed": passed})

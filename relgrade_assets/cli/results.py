@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods.agreement import KEY_AUDITOR
 
 
 def arm_table(study: Study) -> str:
@@ -25,21 +26,33 @@ def arm_table(study: Study) -> str:
             f"  {r['arm']:<{width}}  {_number(r['value']):>8}  {interval:<14}  {_number(p['value']):>10}"
             f"  {unjudged:>8}  {p['n']:>7}"
         )
+    lines += ["", "  Each interval is of one arm alone: that two overlap does not say that the arms are equal."]
     return "\n".join(lines) + "\n"
+
+
+def agreement_lines(study: Study) -> list[str]:
+    """The gates' statistics on the audited queries, each with its interval and threshold."""
+    found = study.load("agreement").filter((pl.col("comparison") == KEY_AUDITOR) & (pl.col("scope") == "all"))
+    rows = {r["statistic"]: r for r in found.filter(pl.col("grade").is_null()).to_dicts()}
+    judged = study.load("verdicts").sort("gate").to_dicts()
+    width = max(len(v["gate"]) for v in judged)
+    lines = [f"Agreement on the {rows[judged[0]['gate']]['queries']} audited queries, 95% interval:"]
+    for v in judged:
+        r = rows[v["gate"]]
+        interval = f"[{_number(r['low'])}, {_number(r['high'])}]"
+        lines.append(f"  {v['gate']:<{width}}  {_number(v['value']):>6}  {interval:<16}  gate {v['threshold']:g}")
+    return lines
 
 
 def where_next(study: Study) -> str:
     """The key's hash and size, the verdicts, and where the files and the UI are."""
     key = study.load("frozen_key")
     published = study.home.published / study.name
-    gates = ", ".join(
-        f"{r['gate']} {_number(r['value'])} (gate {r['threshold']:g})" for r in study.load("verdicts").to_dicts()
-    )
     at = published.relative_to(study.home.top) if published.is_relative_to(study.home.top) else published
     sha = {r["file"]: r["sha256"] for r in study.load("published_key").to_dicts()}["key.jsonl"]
     return "\n".join(
         [
-            f"Agreement on the audited queries: {gates}",
+            *agreement_lines(study),
             f"Key: {key.height} grades of {key['query_id'].n_unique()} queries, round {study.round}",
             f"sha256 {sha}",
             f"Published: {at} (manifest.json says how it was made; qrels.txt is for other tools)",

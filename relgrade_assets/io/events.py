@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "opened": ("round", "cause", "what", "by", "protocol_digest"),
     "intents_locked": ("round", "digest"),
     "audit_locked": ("round", "digest"),
+    "gate_failed": ("round", "grades_digest", "audit_grades_digest", "gates"),
     "frozen": ("round", "key_digest"),
     "first_reading": ("round", "key_digest"),
     "revised": ("round", "what", "by"),

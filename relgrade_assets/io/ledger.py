@@ -340,7 +340,7 @@ def append_answers(
         stamp = {"revision": revision + 1, "source": source, "answered_at": utc_text(at)}
         fresh.append({**whose.values(), **row, **stamp})
     if fresh:
-        _refuse_if_frozen(connection, whose.experiment, whose.round, fresh)
+        _refuse_if_closed(connection, whose.experiment, whose.round, fresh)
         connection.execute(sa.insert(answers), fresh)
     return Recorded(len(fresh) - changed, changed, same)
 
@@ -368,11 +368,23 @@ def frozen_rounds(connection: sa.Connection, experiment: str) -> dict[int, str]:
     return {int(body["round"]): str(body["key_digest"]) for body in map(json.loads, bodies.scalars())}
 
 
-def _refuse_if_frozen(
+def gate_failed(connection: sa.Connection, experiment: str, round: int) -> bool:
+    """Whether the round was judged and failed a gate (P30)."""
+    bodies = connection.execute(
+        sa.select(events.c.body).where(events.c.experiment == experiment, events.c.kind == "gate_failed")
+    )
+    return any(int(body["round"]) == round for body in map(json.loads, bodies.scalars()))
+
+
+def _refuse_if_closed(
     connection: sa.Connection, experiment: str, round: int, fresh: Sequence[Mapping[str, object]]
 ) -> None:
-    """P35: after the freeze nothing of the round changes."""
-    if round not in frozen_rounds(connection, experiment):
+    """P35: after the freeze nothing of the round changes. P30: nor after a failed gate, lest it be graded away."""
+    if round in frozen_rounds(connection, experiment):
+        why = "is frozen"
+    elif gate_failed(connection, experiment, round):
+        why = "was judged and failed a gate"
+    else:
         return
     faults = [
         Fault(
@@ -383,7 +395,7 @@ def _refuse_if_frozen(
         for row in fresh[:20]
     ]
     raise Refused(
-        f"Round {round} of {experiment} is frozen and takes no answers; `relgrade revise` opens the next round",
+        f"Round {round} of {experiment} {why} and takes no answers; `relgrade revise` opens the next round",
         faults,
         total=len(fresh),
         untouched="The ledger and the key are unchanged.",

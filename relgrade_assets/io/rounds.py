@@ -51,16 +51,18 @@ def open_first_round(study: Study) -> None:
 
 def open_next_round(study: Study, *, cause: str, what: str, by: str) -> int:
     """Open the next round with its logged cause (P4, P30). Returns its number. Refused where the present round has no
-    grade yet.
+    grade yet, unless it was opened under another protocol than the present one.
     """
-    log = study.log
-    if events.opening(log, study.round) is None:
+    opening = events.opening(study.log, study.round)
+    everyone = [*study.design.key_graders, study.design.auditor.name]
+    graded = study.round == 1 or not study.ledger.answers(study.name, study.round, everyone).is_empty()
+    if opening is None or not (graded or opening.body["protocol_digest"] != study.protocol):
         raise Refused(
             f"Round {study.round} of {study.name} has no grade yet, so there is nothing to revise",
             [
                 Fault(
-                    "the event log",
-                    "no opened round",
+                    "the ledger",
+                    "a round without grades",
                     "a round with grades",
                     "Change experiment.yaml, rubric or intents freely; no revision is needed.",
                 )
@@ -70,3 +72,19 @@ def open_next_round(study: Study, *, cause: str, what: str, by: str) -> int:
     body = {"round": number, "cause": cause, "what": what, "by": by, "protocol_digest": study.protocol}
     events.append(study.ledger, study.name, "opened", body, study.clock())
     return number
+
+
+def log_failed_gates(study: Study, verdicts: pl.DataFrame) -> None:
+    """P30: log the gates that a round did not pass, with their values. The round then takes no more answers, so that
+    no gate is graded away: what comes next is a revision and the next round.
+    """
+    unmet = verdicts.filter(pl.col("verdict") != "passed").sort("gate")
+    if unmet.is_empty():
+        return
+    body = {
+        "round": study.round,
+        "grades_digest": verdicts["grades_digest"][0],
+        "audit_grades_digest": verdicts["audit_grades_digest"][0],
+        "gates": unmet.select("gate", "threshold", "value", "verdict").to_dicts(),
+    }
+    study.happened("gate_failed", body)
