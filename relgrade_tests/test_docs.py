@@ -258,7 +258,8 @@ def test_measures_on_the_page_against_the_program() -> None:
     text = (DOCS / "reference" / "measures.md").read_text("utf-8")
     for name in SPELLED:
         assert f"`{name}`" in text, name
-    for name in re.findall(r"`((?:nDCG|R|Recall|RR|P|AP|Judged|Success|RBP|ERR)(?:\((?:rel|gain|max)=\w+\))?@\d+)`", text):
+    families = "nDCG|R|Recall|RR|P|AP|Judged|Success|RBP|ERR"
+    for name in re.findall(rf"`((?:{families})(?:\((?:rel|gain|max)=\w+\))?@\d+)`", text):
         parse(name)
 
 

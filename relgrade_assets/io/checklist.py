@@ -40,7 +40,11 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
     kinds = {event.kind for event in study.log if event.round == study.round}
     before: list[tuple[str, str, str]] = [
         ("P1", "the design is checked, and every departure is declared", "done"),
-        ("P7", "the log is declared as measured, not as written for the study", kept("authored_queries", not d.query_log.authored)),
+        (
+            "P7",
+            "the log is declared as measured, not as written for the study",
+            kept("authored_queries", not d.query_log.authored),
+        ),
         ("P9", "the strata are a partition, their shares close, the sample is drawn", done("query_sample")),
         ("P12", "more than one arm is pooled (a pool of one arm favours it)", kept("one_arm", len(d.arms) > 1)),
         (

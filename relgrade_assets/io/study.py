@@ -100,7 +100,7 @@ class Study:
         return events.current_round(self.log)
 
     def file(self, named: str) -> Path:
-        """A file that the design names; it never leads out of the experiment's folder, not by a symbolic link either."""
+        """A file that the design names; it never leads out of the experiment's folder, nor by a symbolic link."""
         path = self.folder / named
         try:
             inside = path.resolve().is_relative_to(self.folder.resolve())

@@ -174,7 +174,7 @@ def _added(parts: Sequence[Floats]) -> Floats:
     return total
 
 
-def _by_query(query: Counts, values: npt.NDArray[np.float64], n: int) -> Floats:
+def _by_query(query: Counts, values: Floats | Counts, n: int) -> Floats:
     return np.bincount(query, weights=values, minlength=n).astype(np.float64)
 
 
