@@ -101,6 +101,12 @@ def answered(grader: str) -> Callable[[Study], object]:
     )
 
 
+def begin(study: Study) -> None:
+    """Round 1 has its first grade."""
+    open_first_round(study)
+    answered("ann")(study)
+
+
 def reviewed(study: Study) -> None:
     row = pl.DataFrame([{"query_id": "q", "row_digest": "d", "verdict": "ok", "note": ""}])
     study.ledger.record_reviews(study.name, "bob", row, at=AT)
@@ -207,7 +213,7 @@ def test_a_table_of_another_experiment_or_round_is_refused(stored: Path) -> None
     other.path("pools").write_bytes(study_of(stored).path("pools").read_bytes())
     assert any(f.found.startswith("protocol") for f in study_of(stored, name="other").outdated("pools"))
     study = study_of(stored)
-    open_first_round(study)
+    begin(study)
     open_next_round(study, cause="boundary", what="", by="dora")
     study = study_of(stored)
     study.path("grades").parent.mkdir(parents=True)
@@ -219,7 +225,7 @@ def test_tables_of_a_round_have_a_folder_of_their_own(stored: Path) -> None:
     """P4: and those before the intents have none."""
     study = study_of(stored)
     before = {t: study.path(t) for t in TABLES}
-    open_first_round(study)
+    begin(study)
     open_next_round(study, cause="boundary", what="", by="dora")
     now = {t: study_of(stored).path(t) for t in TABLES}
     moved = {t for t in TABLES if now[t] != before[t]}
@@ -230,7 +236,7 @@ def test_tables_of_a_round_have_a_folder_of_their_own(stored: Path) -> None:
 
 def test_a_protocol_of_an_opened_round_stands(stored: Path) -> None:
     """P2, P4: tables of the round are neither read nor written under another; the refusal says how to go on."""
-    open_first_round(study_of(stored))
+    begin(study_of(stored))
     then = study_of(stored).protocol
     append("rubric.md", "More.\n")(study_of(stored))
     study = study_of(stored)
@@ -257,7 +263,7 @@ def test_the_audit_sample_is_locked_once_grading_began(stored: Path) -> None:
     assert lock_audit_sample(study, one) == content_digest(one)
     assert lock_audit_sample(study, two) == content_digest(two)
     assert [e.kind for e in study.log] == ["audit_locked", "audit_locked"]
-    open_first_round(study)
+    begin(study)
     assert lock_audit_sample(study, two) == content_digest(two)
     with pytest.raises(Refused, match="was locked, and grading has begun") as refused:
         lock_audit_sample(study, one)
