@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "revise": ("people", "Log a revision and open the next round."),
     "score": ("score", "Measure runs against judgments, without a study."),
     "agree": ("agree", "Say how far graders agree, without a study."),
-    "plan": ("plan", "Say what a number of queries can tell, before anything is spent."),
+    "plan": ("plan", "Say what a number of queries can tell, before spending."),
     "replay": ("replay", "Replay a recorded study from its folder."),
     "demo": ("replay", "Replay the study that ships, up to its frozen key."),
 }

@@ -11,7 +11,7 @@ from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, OK, WAITING, Name, ap
 from relgrade_assets.cli.results import arm_table, where_next
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
-from relgrade_assets.io.study import open_study
+from relgrade_assets.io.study import Study, open_study
 
 NEXT: dict[str, str] = {
     "intents": "`relgrade review {name} --write review.csv`, fill in the column verdict (ok or change), then "
@@ -72,10 +72,14 @@ def tell(name: str, outcome: Outcome) -> None:
         if not any(why in told for told in outcome.refused.values()):
             warn(f"The check {check} failed:\n  {_indented(why)}")
     if "published_key" in outcome.made:
-        study = open_study(home(), name)
-        say()
-        say(arm_table(study))
-        say(where_next(study))
+        show_published(open_study(home(), name))
+
+
+def show_published(study: Study) -> None:
+    """The arms with their intervals, the key's hash, and where to look."""
+    say()
+    say(arm_table(study))
+    say(where_next(study))
 
 
 def _indented(text: str) -> str:

@@ -71,7 +71,7 @@ def sheets(
 @app.command()
 def collect(
     name: Name,
-    files: Annotated[list[Path], typer.Argument(help="Answer files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="ANSWERS", help="Answer files.")],
     grader: Grader,
     form: Annotated[
         Form,
@@ -118,7 +118,7 @@ def collect(
 @app.command()
 def review(
     name: Name,
-    file: Annotated[Path | None, typer.Argument(help="A filled-in review sheet.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="SHEET", help="A filled-in review sheet.")] = None,
     reviewer: Annotated[
         str | None, typer.Option("--reviewer", help="Who reviewed; the auditor where not given.")
     ] = None,

@@ -16,7 +16,7 @@ import typer
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from relgrade_assets.cli.app import Name, app, home, say, stop
-from relgrade_assets.cli.graph import code_of, tell
+from relgrade_assets.cli.graph import code_of, show_published, tell
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
 from relgrade_assets.errors import Fault, Refused
@@ -90,12 +90,21 @@ def _replay(top: Home, name: str) -> None:
     for step in steps:
         at = step.at.astimezone(UTC)
         study = open_study(top, name, clock=lambda at=at: at)  # type: ignore[misc]
-        if step.round < study.round or (step is not steps[-1] and _frozen(study)):
+        if step.round < study.round or _published(study) or (step is not steps[-1] and _frozen(study)):
             continue
         outcome = _do(top, study, step, at) or outcome
-    if outcome is not None:
+    if outcome is None:
+        say(f"All that was recorded of {name} is there already.")
+        show_published(open_study(top, name))
+    else:
         tell(name, outcome)
         stop(code_of(outcome))
+
+
+def _published(study: Study) -> bool:
+    """Whether the present round's key is published and current, so that nothing is left to do."""
+    folder = study.home.published / study.name
+    return _frozen(study) and (folder / "manifest.json").is_file() and not study.outdated("published_key")
 
 
 def _frozen(study: Study) -> bool:
