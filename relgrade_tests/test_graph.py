@@ -172,6 +172,24 @@ def test_an_identical_second_run_changes_no_byte(walk: Walk, tmp_path: Path) -> 
     assert set(before) >= {"key.jsonl", "qrels.txt", "judgments.json", "pools.jsonl", "manifest.json", "events.jsonl"}
 
 
+def test_the_published_key_is_canonical_by_hand(walk: Walk) -> None:
+    """P33: sorted by query id then chunk id, keys in order, no blanks; its sha256 is the key's name everywhere."""
+    data = (published(walk.at["published"]) / "key.jsonl").read_bytes()
+    rows = [json.loads(line) for line in data.splitlines()]
+    texts = {i: q for q, i in tiny.query_ids().items()}
+    by_hand = sorted(
+        (i, c, truth(q, c)) for i, q in texts.items() for c in study_of(walk.at["published"]).load("pools").filter(
+            pl.col("query_id") == i)["chunk_id"]
+    )  # fmt: skip
+    assert [(r["query_id"], r["chunk_id"], r["grade"]) for r in rows] == by_hand
+    expected = "".join(f'{{"query_id":"{q}","chunk_id":"{c}","grade":{g}}}\n' for q, c, g in by_hand)
+    assert data == expected.encode()
+    sha = hashlib.sha256(data).hexdigest()
+    assert manifest(walk.at["published"])["key"]["key_sha256"] == sha
+    frozen = [e.body["key_digest"] for e in study_of(walk.at["published"]).log if e.kind == "frozen"]
+    assert frozen == [sha]
+
+
 def test_the_same_study_elsewhere_gives_the_same_bytes(walk: Walk, tmp_path: Path) -> None:
     """P10, P33: another folder and other runs on the way. Files that hold the event log's head may differ by the order
     in which the two locks were taken.
