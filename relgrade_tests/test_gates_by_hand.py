@@ -53,7 +53,8 @@ def all_alike(query: str, chunk: str) -> int:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Top folders with two experiments: `sampled` (nothing reviewed), `asked` (sheets made, nothing graded), `graded`
-    (every gate passed), `failed` (the auditor disagrees). In each the other experiment is graded, and none is frozen.
+    (every gate passed), `failed` (the auditor disagrees), `undefined` (both gave one grade to everything). In each the
+    other experiment is graded, and none is frozen.
     """
     top = tmp_path_factory.mktemp("sampled")
     for name in (tiny.NAME, OTHER):
@@ -64,12 +65,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     grade_all(top, "ann", name=OTHER)
     grade_all(top, "bob", name=OTHER)
     assert run(top, *BEFORE_THE_GATES, name=OTHER).ok
-    folders = {"sampled": top, **{n: tmp_path_factory.mktemp(n) for n in ("asked", "graded", "failed")}}
+    folders = {"sampled": top, **{n: tmp_path_factory.mktemp(n) for n in ("asked", "graded", "failed", "undefined")}}
     review_all(copy(top, folders["asked"]))
     assert run(folders["asked"], *BEFORE_THE_GATES).waiting
-    for name, auditor in (("graded", truth), ("failed", careless)):
+    for name, grader, auditor in (
+        ("graded", truth, truth),
+        ("failed", truth, careless),
+        ("undefined", all_alike, all_alike),
+    ):
         copy(folders["asked"], folders[name])
-        grade_all(folders[name], "ann")
+        grade_all(folders[name], "ann", by=grader)
         grade_all(folders[name], "bob", by=auditor)
         assert run(folders[name], "grades", "audit_grades", "agreement", "disagreements", "verdicts").ok == (
             name == "graded"
@@ -180,8 +185,8 @@ CAUSES = {
         BY_JOBS,
     ),
     "verdict_undefined": Cause(
-        "asked",
-        lambda top: (both_say(all_alike)(top), run(top, *BEFORE_THE_GATES)),
+        "undefined",
+        lambda top: None,
         "gate weighted_kappa: found undefined: .*one and the same grade to all 80 pairs",
         "gate weighted_kappa: found undefined: .*one and the same grade to all 80 pairs",
         next_round,
@@ -376,6 +381,17 @@ def test_gate_holds_by_hand_in_a_process_of_its_own(prepared: dict[str, Path], t
     assert done.returncode == 1
     assert "gate weighted_kappa: found failed" in done.stderr
     assert "Traceback" not in done.stderr
+    assert nothing_frozen(top)
+
+
+def test_gate_checks_by_hand_from_the_command_line(
+    prepared: dict[str, Path], settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`relgrade run NAME --job recheck` says what fails, and changes nothing."""
+    top = copy(prepared["failed"], tmp_path / "top")
+    code, said = command(top, monkeypatch, settings, "run", tiny.NAME, "--job", "recheck")
+    assert code == 1
+    assert "gate weighted_kappa: found failed" in said
     assert nothing_frozen(top)
 
 
