@@ -118,7 +118,8 @@ def _rewritten(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
     present = {row["gate"]: row for row in verdicts_on(study, agreement, audit_grades).to_dicts()}
     for row in verdicts.to_dicts():
         now = present[row["gate"]]
-        if (row["verdict"], row["threshold"], row["value"]) != (now["verdict"], now["threshold"], now["value"]):
+        same = (row["verdict"], row["threshold"]) == (now["verdict"], now["threshold"])
+        if not same or not isclose(row["value"], now["value"], abs_tol=1e-9):  # both passed, so both have a value
             faults.append(
                 Fault(
                     f"gate {row['gate']}", f"{row['verdict']}: {row['why']}", f"{now['verdict']}: {now['why']}", _AGAIN
