@@ -364,6 +364,16 @@ def test_answers_with_a_byte_order_mark_are_taken_and_it_is_said(tmp_path: Path)
     assert "byte-order mark was taken off (1)" in ran.out and "lines ended in CR LF (96)" in ran.out
 
 
+def test_p23_a_refused_row_is_kept_as_it_was_given(tmp_path: Path) -> None:
+    top = at("issued", tmp_path / "top")
+    both(row(6, chunk_id="c99"), raw(7, lambda t: "I would give it a 2."))(top)
+    assert relgrade(top, "collect", "tiny", "--grader", "ann", top / "ann.jsonl").code == 2
+    kept = {r[5]: (r[6], r[7]) for r in ledger_rows(top)["refusals"]}
+    assert set(kept) == {6, 7}
+    assert json.loads(kept[6][0])["chunk_id"] == "c99" and "a pair on ann's sheet" in kept[6][1]
+    assert kept[7][0] == "I would give it a 2." and "JSON" in kept[7][1]
+
+
 def test_one_bad_file_among_several_does_not_stop_the_others(tmp_path: Path) -> None:
     top = at("issued", tmp_path / "top")
     whole = (top / "ann.jsonl").read_text("utf-8").splitlines(keepends=True)

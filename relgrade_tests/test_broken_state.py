@@ -249,6 +249,16 @@ def test_a_file_that_may_not_be_read_is_named(name: str, open_top: Path) -> None
     assert before is None or content(top) == before
 
 
+def test_a_top_folder_that_may_not_be_entered_is_named(open_top: Path) -> None:
+    top = at("fresh", open_top)
+    relgrade(top, "check", "tiny")
+    top.chmod(0o600)
+    with as_somebody_without_rights():
+        ran = relgrade(top, "check", "tiny")
+    assert ran.code == 2 and "can't be used: 1 fault" in ran.err and "Permission denied" in ran.err
+    assert str(top) in ran.err and "this user may use" in ran.err and "nothing is done twice" in ran.err
+
+
 @pytest.mark.parametrize("command", ["collect", "review", "revise"])
 def test_a_state_folder_that_may_not_be_written_is_named(command: str, open_top: Path) -> None:
     top = at("issued" if command == "collect" else "graded", open_top)

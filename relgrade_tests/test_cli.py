@@ -8,8 +8,10 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -59,6 +61,7 @@ def test_help_lists_every_command_in_one_line(tmp_path: Path) -> None:
         (("revise", "tiny"), "Missing option '--cause'"),
         (("init", "new", "--rubric", "poetry"), "'poetry' is not one of 'code', 'docs', 'shop', 'support'"),
         (("--home", "nowhere", "check", "tiny"), "'nowhere' does not exist"),
+        (("--home", __file__, "check", "tiny"), "is a file"),
     ],
 )
 def test_what_can_not_be_meant_is_a_usage_error_in_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -114,29 +117,54 @@ def test_queries_are_exported_to_a_file_or_to_standard_output(tmp_path: Path) ->
     assert (tmp_path / "q.jsonl").read_text("utf-8") == out
 
 
-def test_a_run_says_what_waits_and_what_to_do_next(tmp_path: Path) -> None:
-    """From a fresh study through a terminal's standard error: the steps at work and nothing else."""
-    top = at("fresh", tmp_path)
+def on_a_terminal(top: Path, watch: Callable[[bytes, Callable[[], None]], None]) -> tuple[int, str, bytes]:
+    """`relgrade run tiny` whose standard error is a terminal: exit code, what it printed, what the terminal showed.
+    `watch` is given what was shown so far and a way to press Ctrl-C.
+    """
     terminal, end = os.openpty()
-    ran = subprocess.run(
+    ran = subprocess.Popen(
         [sys.executable, "-m", "relgrade_assets.cli.main", "run", "tiny"],
         cwd=top,
         env={**os.environ, "PYTHONPATH": str(TOP)},
         stdout=subprocess.PIPE,
         stderr=end,
         text=True,
-        check=False,
     )
     os.close(end)
     seen = b""
     try:
         while piece := os.read(terminal, 65536):
             seen += piece
-    except OSError:  # the terminal's other end is closed
+            watch(seen, lambda: ran.send_signal(signal.SIGINT))
+    except OSError:  # the other end is closed
         pass
     os.close(terminal)
-    assert ran.returncode == 3
-    head, *rest = ran.stdout.splitlines()
+    out, _ = ran.communicate()
+    return ran.returncode, out, seen
+
+
+def test_a_run_can_be_stopped_and_goes_on(tmp_path: Path) -> None:
+    top = at("fresh", tmp_path)
+    pressed: list[int] = []
+
+    def at_the_pools(seen: bytes, press: Callable[[], None]) -> None:
+        if b"contributions ..." in seen and not pressed:
+            pressed.append(1)
+            press()
+
+    code, out, seen = on_a_terminal(top, at_the_pools)
+    assert code == 130 and out == "" and b"Interrupted. What was made before stands; run it again." in seen
+    assert b"Traceback" not in seen
+    made = {p.stem for p in (top / ".relgrade" / "tables" / "tiny").rglob("*.parquet")}
+    assert "query_sample" in made and "pools" not in made
+    expect(3, top, "run", "tiny")
+
+
+def test_a_run_says_what_waits_and_what_to_do_next(tmp_path: Path) -> None:
+    """From a fresh study through a terminal's standard error: the steps at work and nothing else."""
+    code, out, seen = on_a_terminal(at("fresh", tmp_path), lambda seen, stop: None)
+    assert code == 3
+    head, *rest = out.splitlines()
     assert re.fullmatch(r"tiny: \d+ tables made\.", head)
     assert rest[0].startswith("  intents waits: 0 of 12 intents ready to lock: 12 unreviewed (q1a8ebb32de79, ")
     assert rest[1].startswith("    next: `relgrade review tiny --write review.csv`")
@@ -160,6 +188,13 @@ def test_reviews_are_written_out_and_taken_from_any_folder(tmp_path: Path, monke
     assert "12 new, 0 changed, 0 already there, 0 refused" in expect(0, top, "review", "tiny", "sheet.csv").out
     assert "0 new, 0 changed, 12 already there" in expect(0, top, "review", "tiny", "sheet.csv").out
     assert Path.cwd() == tmp_path / "elsewhere" and "DAGSTER_HOME" not in os.environ
+
+
+def test_what_people_owe_is_waited_for_not_refused(tmp_path: Path) -> None:
+    top = at("sampled", tmp_path)
+    ran = expect(3, top, "sheets", "tiny", "--grader", "ann")
+    assert ran.err.startswith("Waiting: sheets of tiny can't be made yet, since intents waits: 0 of 12 intents")
+    assert not (top / FOLDER / "sheets").exists()
 
 
 def test_sheets_are_blind_and_in_parts_of_five(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 OK, NOT_PASSED, BAD_INPUT, WAITING = 0, 1, 2, 3
 """Exit codes: all done; a gate or check refused; bad input, nothing changed; people or files are still waited for."""
+INTERRUPTED = 130
+"""Exit code of a run that was stopped from the keyboard, as shells have it."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("experiments", "Make a new experiment that validates."),
@@ -62,9 +64,6 @@ class _Commands(TyperGroup):
             import_module(f"relgrade_assets.cli.{COMMANDS[cmd_name][0]}")
             self.commands.update({n: c for n, c in typer.main.get_group(app).commands.items() if c is not None})
         return self.commands.get(cmd_name)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

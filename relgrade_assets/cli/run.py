@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from relgrade_assets.cli.app import INTERRUPTED, stop, warn
 from relgrade_assets.cli.dead_runs import alive
 from relgrade_assets.errors import Fault, NotThere, Refused, Waiting
 from relgrade_assets.io.atomic import write_bytes
@@ -183,6 +184,9 @@ def _told(data: Any) -> str:
     error = data.error
     while error.cause is not None:
         error = error.cause
+    if error.cls_name == "DagsterExecutionInterruptedError":
+        warn("Interrupted. What was made before stands; run it again.")
+        stop(INTERRUPTED)
     return (
         f"{error.message.strip()}\n"
         "This error was not foreseen. The run's page in Dagster has all of it; what was made before stands."
