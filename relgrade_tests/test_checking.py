@@ -84,11 +84,12 @@ def test_a_faulty_part_of_the_design_hides_its_own_files_alone(tmp_path: Path) -
         line("runs/old.trec", 3, score("NaN")),
         line("runs/new.trec", 3, score("NaN")),
     )(top)
-    said = [refused.what for refused in checked(top).refused]
-    assert said == [
+    report = checked(top)
+    assert [refused.what for refused in report.refused] == [
         "data/experiments/tiny/experiment.yaml is no experiment that relgrade can run",
         "runs/old.trec can't be used",
     ]
+    assert [w.what for w in report.waiting] == ["intents ready to lock: 12 unreviewed"]
 
 
 def test_an_undeclared_departure_hides_no_file_and_the_sample_is_still_matched(tmp_path: Path) -> None:
@@ -106,7 +107,10 @@ def test_an_undeclared_departure_hides_no_file_and_the_sample_is_still_matched(t
 
 def test_strata_at_fault_leave_the_log_readable_but_draw_no_sample(tmp_path: Path) -> None:
     top = at("fresh", tmp_path)
-    both(design("tiers: [tail]", "tiers: [nail]"), write("log.csv", "query,count\na,0\n"))(top)
+    design("tiers: [tail]", "tiers: [nail]")(top)
+    report = checked(top)
+    assert (len(report.refused), report.waiting) == (1, [])
+    write("log.csv", "query,count\na,0\n")(top)
     report = checked(top)
     assert [r.faults[0].where.split(",")[0] for r in report.refused] == [
         "data/experiments/tiny/experiment.yaml",
