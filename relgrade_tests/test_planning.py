@@ -60,6 +60,14 @@ def test_queries_for_a_difference_against_statsmodels(difference: float, spread:
     assert size_for_difference(difference, spread) == math.ceil(float(n))
 
 
+@pytest.mark.parametrize("df", [1, 2, 5, 30, 400, 5_000])
+def test_power_grows_with_the_difference_and_is_never_nan(df: int) -> None:
+    """scipy's noncentral t is NaN in its far tails, which a comparison would take for found."""
+    powers = [power(float(difference), 1.0, df + 1) for difference in np.geomspace(1e-4, 1e3, 2_000)]
+    assert np.isfinite(powers).all() and (np.diff(powers) >= -1e-9).all()
+    assert powers[0] == pytest.approx(0.05, abs=0.01) and powers[-1] == pytest.approx(1, abs=0.03)
+
+
 def test_power_in_simulation() -> None:
     """A t test finds the smallest detectable difference of 40 queries in 80% of 4,000 samples."""
     n, spread = 40, 0.2

@@ -76,7 +76,11 @@ def power(difference: float, spread: float, queries: int, *, alpha: float = 0.05
     df = queries - 1
     at = float(stdtrit(df, 1 - alpha / 2))
     off = difference / spread * math.sqrt(queries)
-    return float(1 - nctdtr(df, off, at) + nctdtr(df, off, -at))
+    # scipy gives NaN where a tail has underflowed. T < 0 needs the numerator below 0, P(Z < -7) = 1e-12, so the wrong
+    # side is left out there; past 37 so is what stays below `at`, at every df that gave NaN.
+    wrong_side = 0.0 if off > 7 else float(nctdtr(df, off, -at))
+    missed = float(nctdtr(df, off, at))
+    return 1 - (0.0 if math.isnan(missed) and off > 37 else missed) + wrong_side
 
 
 def smallest_difference(spread: float, queries: int, *, alpha: float = 0.05, chance: float = 0.8) -> float | None:
