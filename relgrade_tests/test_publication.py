@@ -241,27 +241,6 @@ def test_a_manifest_that_says_too_much_is_found(more: dict[str, object]) -> None
     assert faults_of(manifest(**more))
 
 
-def test_status_is_remade_from_the_log() -> None:
-    """P33, P35: valid, void, post-hoc; another round's void does not touch this one."""
-    frozen = event(1, "frozen", round=1, key_digest="k")
-    void = event(2, "voided", frozen.hash, round=1, key_digest="k", why="a grade was found changed")
-    other = event(3, "voided", void.hash, round=2, key_digest="k2", why="x")
-    corrected = event(4, "corrected", other.hash, round=1, key_digest="k3")
-
-    def status(log: list[Event], key: str = "k", round: int = 1) -> tuple[str, str]:
-        made = json.loads(publication.status_bytes(log, round=round, key_digest=key))
-        assert made["events"]["length"] == len(log)
-        return made["status"], made["since"]
-
-    assert status([frozen]) == ("valid", frozen.at)
-    assert status([frozen, void]) == ("void", void.at)
-    assert status([frozen, other]) == ("valid", frozen.at)
-    assert status([frozen, void, other, corrected]) == ("void", void.at)
-    assert status([frozen, void, other, corrected], "k3") == ("post_hoc", corrected.at)
-    with pytest.raises(Refused, match="knows no key k9"):
-        status([frozen], "k9")
-
-
 SECRET = 'How do I cancel Müller\'s "Order"\n № 4711?'  # noqa: S105
 
 

@@ -1,7 +1,7 @@
-"""The published files as bytes (P41, P42): qrels, judgments, pools, manifest, status.
+"""The published files as bytes (P41, P42): qrels, judgments, pools, manifest.
 
-Tables go in, bytes come out; writing the folder is `atomic.py`'s, looking for private text `leaks.py`'s. Graders
-appear by pseudonym alone.
+Tables go in, bytes come out; writing the folder is `atomic.py`'s, looking for private text `leaks.py`'s, status.json
+`standing.py`'s. Graders appear by pseudonym alone.
 """
 
 from __future__ import annotations
@@ -155,39 +155,6 @@ def manifest(
 def manifest_bytes(content: Mapping[str, object]) -> bytes:
     """A manifest as indented JSON with sorted keys."""
     return _json(dict(content))
-
-
-def status_bytes(events: Sequence[Event], *, round: int, key_digest: str) -> bytes:
-    """status.json, remade from the log (P33, P35): the key is valid, void or post-hoc, since when and why.
-
-    Raises Refused where the log knows nothing of this key.
-    """
-    mine = [
-        e
-        for e in events
-        if e.kind in ("frozen", "corrected") and e.round == round and e.body["key_digest"] == key_digest
-    ]
-    if not mine:
-        raise Refused(f"The event log knows no key {key_digest} in round {round}, so it has no status")
-    void = next((e for e in events if e.kind == "voided" and e.round == round and mine[0].kind == "frozen"), None)
-    status = "post_hoc" if mine[0].kind == "corrected" else "void" if void else "valid"
-    last, length = head_of(events)
-    why = {
-        "valid": "frozen, and no grade was found changed",
-        "void": f"{void.body['why'] if void else ''}",
-        "post_hoc": "made after measures were read, for information only; the decision stays with the frozen key",
-    }[status]
-    return _json(
-        {
-            "experiment": mine[0].experiment,
-            "round": round,
-            "key": key_digest,
-            "status": status,
-            "since": (void or mine[0]).at,
-            "why": why,
-            "events": {"head": last, "length": length},
-        }
-    )
 
 
 def _sorted(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from relgrade_assets.io import events, publication, tool_exports
 from relgrade_assets.io.atomic import replace_folder
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.leaks import leak_check
+from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.protocol.canonical import digest_bytes
 
@@ -79,7 +80,7 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
     return {
         **files,
         "manifest.json": publication.manifest_bytes(content),
-        "status.json": publication.status_bytes(log, round=study.round, key_digest=sha),
+        "status.json": status_bytes(log, round=study.round, key_digest=sha),
     }
 
 
