@@ -1,7 +1,7 @@
 """`relgrade score`: measures of runs against qrels or a frozen key, without Dagster and without a study.
 
 Options and printing only. Reading is io/scoring.py's, the numbers methods/measures.py's, trec_eval's lines
-trec_eval_lines.py's.
+trec_eval_lines.py's, arm against arm comparing.py's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from relgrade_assets.cli import trec_eval_lines
+from relgrade_assets.cli import comparing, trec_eval_lines
 from relgrade_assets.cli.app import app, say, warn
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers.keys import read_judgments
@@ -81,6 +81,16 @@ def score(
     partial: Annotated[
         bool, typer.Option("--partial", help="Take runs that answer fewer than half of the queries.")
     ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare every two runs: differences, intervals, tests (P39).")
+    ] = False,
+    margins: Annotated[
+        list[str] | None,
+        typer.Option("--margin", metavar="MEASURE=D", help="With --compare: a difference that would not matter."),
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="TEXT", help=f"With --compare: the seed, else {comparing.SEED!r}.")
+    ] = None,
     form: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.table,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the table as Parquet too.")] = None,
     like: Annotated[Like | None, typer.Option("--like", help="Print trec_eval's lines for one run.")] = None,
@@ -96,6 +106,9 @@ def score(
         raise Refused(
             "--like trec_eval prints one run's lines", [Fault("--like", "more asked", "one RUN, no --format")]
         )
+    of_pairs = comparing.asked(
+        compare, runs, margins, seed, asked or DEFAULT.split(","), alone=like is None and not per_query
+    )
     theirs = trec_eval_lines.names_asked(asked) if like is not None else {}
     ours = list(theirs.values()) or asked or DEFAULT.split(",")
     measures.parse_all(ours)
@@ -114,8 +127,10 @@ def score(
     gained: Gain = "linear" if gain is GainOf.linear or (gain is None and like is not None) else "exponential"
     table = measures.score(hits, key, ours, relevant_from=relevant_from, gain=gained, top_grade=top_grade)
     mean = measures.means(table, key, relevant_from=relevant_from)
+    pairs = None if of_pairs is None else comparing.compared(table, of_pairs)
+    main = table if per_query else mean if pairs is None else pairs
     if out is not None:
-        _write(out, table if per_query else mean)
+        _write(out, main)
     if like is not None:
         for line in trec_eval_lines.lines(table, hits, key, theirs, relevant_from=relevant_from, each=per_query):
             say(line)
@@ -128,11 +143,14 @@ def score(
             "gain": gained,
             "queries": len(hits.queries),
         }
-        say(json.dumps(_document(about, table, mean, (*read.notices, *scored.notices), per_query), ensure_ascii=False))
+        document = _document(about, table, mean, (*read.notices, *scored.notices), per_query)
+        say(json.dumps(document | comparing.document(of_pairs, pairs), ensure_ascii=False))
     elif form is Form.csv:
-        typer.echo((table if per_query else mean).write_csv(), nl=False)
+        typer.echo((main if pairs is None else comparing.flat(pairs)).write_csv(), nl=False)
     else:
         for line in _table(table if per_query else mean):
+            say(line)
+        for line in [] if pairs is None else ["", *_table(comparing.shown(pairs))]:
             say(line)
 
 

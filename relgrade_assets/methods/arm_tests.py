@@ -15,7 +15,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.methods.estimation import Estimand, Graded, shares_of, weighted_rows
-from relgrade_assets.methods.intervals import RESAMPLES, Interval, bca
+from relgrade_assets.methods.intervals import RESAMPLES, Interval, bca_or_t
 from relgrade_assets.methods.sign_flips import DRAWS, holm, sign_flips
 
 MOVED = 5
@@ -46,6 +46,8 @@ ARM_COMPARISONS: dict[str, pl.DataType | type[pl.DataType]] = {
     "moved_by": pl.List(pl.Float64),
 }
 """Columns of schemas.ArmComparisons."""
+PAIRED = {name: kind for name, kind in ARM_COMPARISONS.items() if not name.startswith(("weighted", "estimand"))}
+"""Columns of `paired`: what needs no sample."""
 
 
 class Pair(NamedTuple):
@@ -73,12 +75,11 @@ def arm_comparisons(
     """P39: every measure of every two arms, as schemas.ArmComparisons, sorted by measure, arm and other.
 
     `query_measures` as schemas.QueryMeasures over the key's queries, `sample` as schemas.QuerySample. A difference is
-    `arm` less `other` on one query; `difference` is its plain mean with a paired, expanded BCa interval, `weighted`
-    the headline of the differences (P38) with Student's. The test is the plain mean's, by sign flips; `p_holm` holds
-    over all pairs
-    of arms within a measure. `margins` are what would not matter of a measure, in its units, declared beforehand:
-    `equivalent` where the whole 95% interval lies within it, `beyond` where it lies wholly past it, `not_shown` else.
-    A query on which the measure is undefined is left out.
+    `arm` less `other` on one query; `difference` is its plain mean with a paired interval (intervals.bca_or_t),
+    `weighted` the headline of the differences (P38) with Student's. The test is the plain mean's, by sign flips;
+    `p_holm` holds over all pairs of arms within a measure. `margins` are what would not matter of a measure, in its
+    units, declared beforehand: `equivalent` where the whole 95% interval lies within it, `beyond` where it lies wholly
+    past it, `not_shown` else. A query on which the measure is undefined is left out.
 
     Raises Refused where an arm lacks a query that another has, or a query is not in the sample.
     """
@@ -89,6 +90,38 @@ def arm_comparisons(
         for q, s, count, pi in sample.select("query_id", "stratum", "count", "inclusion_probability").rows()
     }
     _sampled(pairs, weights)
+    rows: list[tuple[object, ...]] = []
+    for pair in pairs:
+        weighted, interval = _weighted(pair, weights, strata, collapsed_ok)
+        rows.append((pair.measure, pair.arm, pair.other, weighted, *interval, estimand))
+    place = ["measure", "arm", "other"]
+    schema = {c: ARM_COMPARISONS[c] for c in (*place, *(c for c in ARM_COMPARISONS if c not in PAIRED))}
+    headlines = pl.DataFrame(rows, schema=schema, orient="row")
+    plain = _paired(pairs, names, seed, margins or {}, draws, resamples)
+    return plain.join(headlines, on=place).select(*ARM_COMPARISONS).sort(place)
+
+
+def paired(
+    query_measures: pl.DataFrame,
+    *,
+    names: Sequence[str],
+    seed: str,
+    margins: Mapping[str, float] | None = None,
+    draws: int = DRAWS,
+    resamples: int = RESAMPLES,
+) -> pl.DataFrame:
+    """`arm_comparisons` without a sample: the same columns but the weighted ones, for queries that no study drew."""
+    return _paired(_pairs(query_measures, names), names, seed, margins or {}, draws, resamples)
+
+
+def _paired(
+    pairs: Sequence[Pair],
+    names: Sequence[str],
+    seed: str,
+    margins: Mapping[str, float],
+    draws: int,
+    resamples: int,
+) -> pl.DataFrame:
     intervals, tests = _by_queries(pairs, seed, draws, resamples)
     corrected: dict[int, float] = {}
     for name in names:
@@ -96,11 +129,10 @@ def arm_comparisons(
         corrected |= dict(zip(places, holm([tests[i][0] for i in places]), strict=True))
     rows: list[tuple[object, ...]] = []
     for i, pair in enumerate(pairs):
-        margin = (margins or {}).get(pair.measure)
+        margin = margins.get(pair.measure)
         n, values = len(pair.differences), pair.differences
         mean = math.fsum(values) / n if n else None
         low, high, how = intervals[i]
-        weighted, (w_low, w_high, w_how) = _weighted(pair, weights, strata, collapsed_ok)
         wins, losses = sum(x > 0 for x in values), sum(x < 0 for x in values)
         moved = sorted(
             ((q, x) for q, x in zip(pair.queries, values, strict=True) if x), key=lambda m: (-abs(m[1]), m[0])
@@ -108,12 +140,11 @@ def arm_comparisons(
         rows.append(
             (
                 pair.measure, pair.arm, pair.other, n, wins, n - wins - losses, losses,
-                mean, low, high, how, weighted, w_low, w_high, w_how, estimand,
-                tests[i][0], corrected[i], tests[i][1], margin, _equivalence(low, high, margin),
+                mean, low, high, how, tests[i][0], corrected[i], tests[i][1], margin, _equivalence(low, high, margin),
                 [q for q, _ in moved], [x for _, x in moved],
             )
         )  # fmt: skip
-    return pl.DataFrame(rows, schema=ARM_COMPARISONS, orient="row").sort("measure", "arm", "other")
+    return pl.DataFrame(rows, schema=PAIRED, orient="row").sort("measure", "arm", "other")
 
 
 def _pairs(query_measures: pl.DataFrame, names: Sequence[str]) -> list[Pair]:
@@ -160,7 +191,7 @@ def _by_queries(
     tests: dict[int, tuple[float, str]] = {}
     for places in groups.values():
         columns = [pairs[i].differences for i in places]
-        found = bca(columns, seed=seed, part="paired", resamples=resamples, expanded=True)
+        found = bca_or_t(columns, seed=seed, part="paired", resamples=resamples)
         intervals |= dict(zip(places, found, strict=True))
         tests |= dict(zip(places, sign_flips(columns, seed=seed, draws=draws), strict=True))
     return intervals, tests
