@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ import sqlalchemy as sa
 import tiny
 from broken import both, design, file, line, score, swap, write
 from command_line import at, content
+from conftest import TOP
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io.checking import Report, check
+from relgrade_assets.io.checking import Report, check, left_of_the_template
 from relgrade_assets.io.experiment_file import read_sound_parts
 from relgrade_assets.io.home import Home
+
+TEMPLATES = TOP / "relgrade_assets" / "templates"
 
 
 def checked(top: Path) -> Report:
@@ -220,3 +224,13 @@ def test_a_ledger_on_a_server_is_not_made_by_a_check(tmp_path: Path, postgres_ur
     engine = sa.create_engine(url)
     assert sa.inspect(engine).get_table_names() == []
     engine.dispose()
+
+
+@pytest.mark.parametrize("rubric", sorted(p.name for p in (TEMPLATES / "rubrics").glob("*.md")))
+def test_p6_what_the_template_asks_to_replace_is_named_while_it_stands(rubric: str) -> None:
+    text = (TEMPLATES / "rubrics" / rubric).read_text("utf-8")
+    title = re.search(r'^title: "(.*)"$', (TEMPLATES / "experiment.yaml").read_text("utf-8"), re.M)
+    assert title is not None
+    found = [n.code for n in left_of_the_template(title[1], text)]
+    assert found == ["template_title", "template_rubric"]
+    assert left_of_the_template("Two analysers", text.replace("Delete this paragraph.", "")) == []

@@ -104,6 +104,7 @@ def test_init_makes_an_experiment_that_validates(rubric: str, tmp_path: Path) ->
         checked = expect(3, tmp_path, "check", "fresh-one")
         told = expect(3, tmp_path, "status", "fresh-one")
     assert checked.err == "" and "is not there yet" in checked.out and "fresh-one is sound so far" in checked.out
+    assert "title is still the template's" in checked.out and "the template's paragraph" in checked.out
     assert re.search(r"waiting +queries", told.out)
 
 

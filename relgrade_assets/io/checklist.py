@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from relgrade_assets.io.checking import left_of_the_template
 from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
 
@@ -40,6 +41,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
     kinds = {event.kind for event in study.log if event.round == study.round}
     before: list[tuple[str, str, str]] = [
         ("P1", "the design is checked, and every departure is declared", "done"),
+        ("P6", "title and rubric are the study's own, not the template's", "open" if _of_template(study) else "done"),
         (
             "P7",
             "the log is declared as measured, not as written for the study",
@@ -87,6 +89,11 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("What this key can't tell", cannot),
     ]
     return [Item(when, rule, text, stands) for when, rows in lists for rule, text, stands in rows]
+
+
+def _of_template(study: Study) -> bool:
+    rubric = study.rubric if study.file(study.design.rubric).exists() else ""
+    return bool(left_of_the_template(study.design.title, rubric))
 
 
 def _overlap(study: Study) -> bool:
