@@ -160,6 +160,7 @@ def _type(value: dict[str, Any], parts: dict[str, Any]) -> str:
         "boolean": "`true` or `false`",
         "null": "`null`",
         "array": "list",
+        "object": "keys and values",
     }[value["type"]]
     if value["type"] == "array":
         inner = value["items"]

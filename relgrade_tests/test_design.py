@@ -217,7 +217,8 @@ def test_digest_covers_every_key(key: str) -> None:
 def test_changes_name_every_key_of_the_design() -> None:
     """Bites when a key is added without a line above (`relgrade` has one value only)."""
     pace = {f"{who}.run.{key}" for who in ("graders", "auditor") for key in PACE}
-    assert set(CHANGES) == set(leaves(Design)) - {"relgrade"} - pace
+    apart = {key for key in leaves(Design) if key.startswith("publication.")}
+    assert set(CHANGES) == set(leaves(Design)) - {"relgrade"} - pace - apart
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,33 @@ def test_pace_of_a_command_is_no_part_of_the_digest(key: str, value: float) -> N
     assert "run" not in str(design().canonical()["graders"])
     assert design({"graders.0.run": run}).run_of("g") is not None
     assert design({"graders.0.run": run}).run_of("h") is None
+
+
+ASKED = {"index": "chunks-1", "query": {"bool": {"should": [{"match": {"text": "{{query}}"}}]}}}
+
+
+def test_what_a_publication_says_is_no_part_of_the_digest() -> None:
+    """P2, P42: it changes no number; a licence may be chosen after the first grade."""
+    said = {"license": "CC-BY-4.0", "url": "https://example.org/k", "creators": ["We"], "cite_as": "We, 2026"}
+    assert digest({"publication": {**said, "rank_eval": ASKED}}) == digest()
+    assert "publication" not in design({"publication": said}).canonical()
+
+
+@pytest.mark.parametrize(
+    ("publication", "said"),
+    [
+        ({"rank_eval": {**ASKED, "query": {"match": {"text": "cats"}}}}, "has no {{query}}"),
+        *(({"rank_eval": {**ASKED, "index": name}}, "index") for name in ("", "Up", "_a", "-a", "a b", "a*", "a,b", "a/b")),
+        ({"rank_eval": {"index": "a"}}, "query"),
+        ({"url": "file:///etc"}, "url"),
+        ({"license": "a\nb"}, "license"),
+        ({"licence": "x"}, "licence"),
+    ],
+)
+def test_a_publication_that_is_none_is_refused(publication: dict[str, Any], said: str) -> None:
+    """P1, P42."""
+    with pytest.raises(ValidationError, match=said):
+        design({"publication": publication})
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ class ExportForm(StrEnum):
     quepid_ratings = "quepid-ratings"
     quepid_book = "quepid-book"
     ltr = "ltr"
+    rank_eval = "rank-eval"
+    qrels = "qrels"
+    croissant = "croissant"
 
 
 @app.command()

@@ -26,6 +26,7 @@ from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.io.strict_yaml import Lines, read_list
 from relgrade_assets.io.study import Study, open_study
 from relgrade_assets.io.text import read_text
+from relgrade_assets.protocol.canonical import digest
 
 DEMO = "networkx"
 RECORDED = "recorded.yaml"
@@ -90,6 +91,7 @@ def _replay(top: Home, name: str) -> None:
     for step in steps:
         at = step.at.astimezone(UTC)
         study = open_study(top, name, clock=lambda at=at: at)  # type: ignore[misc]
+        study.salt = digest(["by", study.design.seed, name, str(step.at)])
         if step.round < study.round or _published(study) or (step is not steps[-1] and _frozen(study)):
             continue
         outcome = _do(top, study, step, at) or outcome

@@ -33,8 +33,13 @@ def unmarked(text: str, mark: str = APOSTROPHE) -> str:
 
 def csv_bytes(header: Iterable[str], rows: Iterable[Iterable[str]], *, mark: str = APOSTROPHE) -> bytes:
     """CSV in UTF-8 with LF line ends; every cell `marked`."""
+    return csv_rows([marked(cell, mark) for cell in header], ([marked(cell, mark) for cell in row] for row in rows))
+
+
+def csv_rows(header: Iterable[str], rows: Iterable[Iterable[str]]) -> bytes:
+    """The same of cells that stand as they are: numbers, and text that was `marked`."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([marked(cell, mark) for cell in header])
-    writer.writerows([marked(cell, mark) for cell in row] for row in rows)
+    writer.writerow(header)
+    writer.writerows(rows)
     return buffer.getvalue().encode()

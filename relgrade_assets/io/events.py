@@ -8,6 +8,7 @@ about is not checked here.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,6 +38,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35)."""
 
+BY, SALT, BY_DIGEST = "by", "by_salt", "by_sha256"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -57,15 +60,32 @@ class Event:
 
 
 def event_hash(experiment: str, seq: int, at: str, kind: str, body: Mapping[str, object], prev: str) -> str:
-    """P36: hex sha256 of the canonical JSON of [experiment, seq, at, kind, body, prev]."""
-    return digest([experiment, seq, at, kind, dict(body), prev])
+    """P36: hex sha256 of the canonical JSON of [experiment, seq, at, kind, body, prev], the body as `committed`."""
+    return digest([experiment, seq, at, kind, committed(body), prev])
+
+
+def committed(body: Mapping[str, object]) -> dict[str, object]:
+    """The body as the chain covers it: who decided (`by`) by a salted digest, so that a published log can hold a
+    pseudonym in place of the name, and its chain still be checked (P36, P42). Whoever has salt and name can prove them.
+    """
+    apart = {name: value for name, value in body.items() if name not in (BY, SALT)}
+    if SALT in body:
+        return {**apart, BY_DIGEST: digest([body[SALT], body[BY]])}
+    return apart if BY_DIGEST in body else dict(body)
 
 
 def append(
-    ledger: Ledger, experiment: str, kind: str, body: Mapping[str, object], at: datetime, *, once: bool = False
+    ledger: Ledger,
+    experiment: str,
+    kind: str,
+    body: Mapping[str, object],
+    at: datetime,
+    *,
+    once: bool = False,
+    salt: str = "",
 ) -> Event:
     """Append one event in one transaction; with `once`, an event of this kind and body that stands already is returned
-    instead.
+    instead. A body that names who decided is salted (`committed`), at random where no `salt` is given.
 
     Raises Refused where the event contradicts the log: a round opened out of turn, another key frozen for a round
     (P33). Raises ValueError for an unknown kind or a body without its keys.
@@ -74,13 +94,17 @@ def append(
         raise ValueError(
             f"an event is one of {', '.join(KINDS)} with its keys; this is {kind!r} with {', '.join(sorted(body))}"
         )
+    given = dict(body)
+    if body.get(BY):
+        body = {**body, SALT: salt or secrets.token_hex(16)}
     text = canonical_json(dict(body)).decode()
 
     def work(connection: sa.Connection) -> Event:
         before = _read(connection, experiment)
         if once:
             for event in before:
-                if event.kind == kind and canonical_json(dict(event.body)).decode() == text:
+                unsalted = {name: value for name, value in event.body.items() if name != SALT}
+                if event.kind == kind and canonical_json(unsalted) == canonical_json(given):
                     return event
         _refuse_contradiction(before, experiment, kind, body)
         last = before[-1] if before else None
@@ -159,11 +183,28 @@ def check_chain(events: Sequence[Event], *, anchor: tuple[str, int] | None = Non
     return faults
 
 
-def as_jsonl(events: Sequence[Event]) -> bytes:
-    """The chain as canonical JSON Lines, for the published folder."""
-    return b"".join(
-        canonical_json({name: getattr(e, name) for name in Event.__dataclass_fields__}) + b"\n" for e in events
-    )
+def as_jsonl(events: Sequence[Event], names: Mapping[str, str] | None = None) -> bytes:
+    """The chain as canonical JSON Lines, for the published folder: people by pseudonym (`names`), anyone else as
+    person-1, person-2, ... in the order of the log (P42).
+
+    Raises Refused for a name that was logged without a salt: the chain would not hold without it.
+    """
+    known = dict(names or {})
+    others = len(known)
+    lines, faults = [], []
+    for event in events:
+        body = dict(event.body)
+        if body.get(BY) and SALT not in body:
+            faults.append(Fault(f"event {event.seq}", "a name that the chain itself covers", "a name with its salt"))
+        elif body.get(BY):
+            name = str(body[BY])
+            known.setdefault(name, f"person-{len(known) - others + 1}")
+            body = {**committed(body), BY: known[name]}
+        fields = {n: getattr(event, n) for n in Event.__dataclass_fields__}
+        lines.append(canonical_json({**fields, "body": body}) + b"\n")
+    if faults:
+        raise Refused("The event log names people and can't be published", faults)
+    return b"".join(lines)
 
 
 def from_jsonl(data: bytes) -> list[Event]:
@@ -213,12 +254,12 @@ def _read(connection: sa.Connection, experiment: str) -> list[Event]:
             body = json.loads(row["body"])
         except ValueError:
             body = None
-        if not isinstance(body, dict):
+        if not isinstance(body, dict) or BY_DIGEST in body:
             faults.append(
                 Fault(
                     f"event {row['seq']}",
-                    "a body that is no JSON object",
-                    "one",
+                    "a body that is no JSON object, or hides who decided",
+                    "one that was logged",
                     "It was altered; restore the ledger from a copy.",
                 )
             )

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
+import zstandard
 
 from relgrade_assets.errors import Fault
 from relgrade_assets.protocol.canonical import digest_bytes
@@ -31,6 +32,10 @@ pass.
 UNPACKED_AT_MOST = 1 << 28
 _DEEP = 3
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
+"""How a zstd frame that holds no data begins; others may follow it."""
+_A_TIME = 1024
+"""Packed bytes that are given to zstd at a time: they give at most some 30 MB."""
 _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/nrt])')
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -39,8 +44,8 @@ def leak_check(files: Mapping[str, bytes], private_strings: Iterable[str]) -> li
     """Every file (names too) that holds a private string of at least 12 characters or three words, one fault a file
     and string.
 
-    Looked into: text, JSON and HTML and percent escapes, base64, gzip, zip and Parquet, as written and nested up to
-    three deep; all after NFKC, lower case, format characters out, blanks collapsed. A file that unpacks to more than
+    Looked into: text, JSON and HTML and percent escapes, base64, gzip, zstd, zip and Parquet, as written and nested up
+    to three deep; all after NFKC, lower case, format characters out, blanks collapsed. A file that unpacks to more than
     256 MiB is a fault itself.
     """
     whole = sorted({s for s in private_strings if s})
@@ -115,6 +120,8 @@ def _readings(data: bytes) -> tuple[list[str], bool]:
 def _unpacked(content: bytes, room: int) -> tuple[list[bytes], bool]:
     if content.startswith(b"\x1f\x8b"):
         return _members(content, room)
+    if content.startswith(b"\x28\xb5\x2f\xfd") or _SKIPPABLE.match(content):
+        return _zstd(content, room)
     if content.startswith(b"PK"):
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -152,6 +159,34 @@ def _members(content: bytes, room: int) -> tuple[list[bytes], bool]:
             return parts, False
         content = engine.unused_data
     return [*parts, content], True
+
+
+def _zstd(content: bytes, room: int) -> tuple[list[bytes], bool]:
+    """Every zstd frame, those without data too, up to `room` bytes in all."""
+    parts: list[bytes] = []
+    while content:
+        if _SKIPPABLE.match(content):
+            end = 8 + int.from_bytes(content[4:8], "little")
+            parts.append(content[8:end])
+            if len(content) < max(end, 8):
+                return parts, False
+            content = content[end:]
+            continue
+        engine = zstandard.ZstdDecompressor().decompressobj()
+        at, size = 0, 0
+        pieces: list[bytes] = []
+        try:
+            while at < len(content) and not engine.eof and size <= room:
+                pieces.append(engine.decompress(content[at : at + _A_TIME]))
+                at, size = at + _A_TIME, size + len(pieces[-1])
+        except zstandard.ZstdError:
+            return [*parts, b"".join(pieces)], False
+        parts.append(b"".join(pieces))
+        room -= size
+        if not engine.eof or room < 0:
+            return parts, False
+        content = engine.unused_data + content[at:]
+    return parts, True
 
 
 def _texts(content: bytes) -> list[str]:

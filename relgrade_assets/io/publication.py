@@ -1,4 +1,4 @@
-"""The published files as bytes (P41, P42): qrels, judgments, pools, manifest.
+"""The published files as bytes (P41, P42): qrels, judgments, pools, measures, manifest.
 
 Tables go in, bytes come out; writing the folder is `atomic.py`'s, looking for private text `leaks.py`'s, status.json
 `standing.py`'s. Graders appear by pseudonym alone.
@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.cells import csv_rows, marked
 from relgrade_assets.io.events import Event, head_of
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.design import Design
@@ -120,6 +121,14 @@ def pools_jsonl(
     )
 
 
+def measures_csv(measures: pl.DataFrame) -> bytes:
+    """The table arm_measures as CSV: numbers to their last digit, empty where there is none; text that a spreadsheet
+    would run is marked (cells.py).
+    """
+    rows = ([_cell(value) for value in row] for row in measures.iter_rows())
+    return csv_rows(measures.columns, rows)
+
+
 def manifest(
     identity: Mapping[str, object],
     files: Mapping[str, bytes],
@@ -155,6 +164,10 @@ def manifest(
 def manifest_bytes(content: Mapping[str, object]) -> bytes:
     """A manifest as indented JSON with sorted keys."""
     return _json(dict(content))
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else marked(value) if isinstance(value, str) else repr(value)
 
 
 def _sorted(pairs: pl.DataFrame) -> pl.DataFrame:

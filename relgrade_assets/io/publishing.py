@@ -14,11 +14,14 @@ from relgrade_assets import __version__
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events, publication, tool_exports
 from relgrade_assets.io.atomic import replace_folder
+from relgrade_assets.io.croissant import NAME, croissant_json
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.leaks import leak_check
+from relgrade_assets.io.rank_eval import rank_eval_json
 from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.protocol.canonical import digest_bytes
+from relgrade_assets.protocol.publication import Publication
 
 
 def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -51,8 +54,10 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
     by_grader = pl.concat([tables["grades"], tables["audit_grades"]]).join(key, on="query_id", how="semi")
     log = study.log
     names = publication.pseudonyms(d)
+    about = d.publication or Publication()
     files = {
         "key.jsonl": stored["key.jsonl"],
+        "key.parquet": _parquet(key.select("query_id", "chunk_id", "grade").sort("query_id", "chunk_id")),
         "unrateable.jsonl": stored["unrateable.jsonl"],
         "qrels.txt": publication.qrels_bytes(key, unrateable),
         "qrels_by_grader.txt": publication.qrels_by_grader_bytes(by_grader, names),
@@ -61,10 +66,11 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
             key, unrateable, sample, tables["contributions"], depth=d.depth, private=d.private
         ),
         "measures.parquet": _parquet(tables["arm_measures"]),
+        "measures.csv": publication.measures_csv(tables["arm_measures"]),
         "query_measures.parquet": _parquet(tables["query_measures"]),
         "arm_comparisons.parquet": _parquet(tables["arm_comparisons"]),
         "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], names)),
-        "events.jsonl": events.as_jsonl(log),
+        "events.jsonl": events.as_jsonl(log, names),
         **tool_exports.exports(
             key,
             by_grader,
@@ -75,6 +81,13 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
             private=d.private,
         ),
     }
+    if about.rank_eval and not d.private:
+        body = rank_eval_json(key, sample, about.rank_eval, headline=d.headline, scale=d.scale)
+        files[tool_exports.FILES["rank-eval"]] = body
+    frozen = next(e.at for e in log if e.kind == "frozen" and e.round == study.round)
+    files[NAME] = croissant_json(
+        files, about, name=study.name, title=d.title, round=study.round, key_digest=sha, frozen=frozen
+    )
     identity = json.loads(stored["key.json"])
     content = publication.manifest(identity, files, log, version=__version__, private=d.private)
     return {
@@ -94,6 +107,10 @@ def published_file(study: Study, form: str) -> bytes:
         fault = Fault(f"--format {form}", "a form that knows queries by their text", "qrels.txt or ltr, which don't")
         raise Refused(f"{study.name} is private, so that no text of a query leaves (P41)", [fault])
     name = tool_exports.FILES[form]
+    if form == "rank-eval" and (study.design.publication is None or study.design.publication.rank_eval is None):
+        mend = f"Add it and run `relgrade run {study.name}` again: it changes no number."
+        fault = Fault("experiment.yaml", "no key publication.rank_eval", "the index and the query to ask", mend)
+        raise Refused(f"{name} can't be handed on", [fault])
     sha = dict(study.load("published_key").select("file", "sha256").iter_rows()).get(name)
     path = study.home.published / study.name / name
     data = path.read_bytes() if path.is_file() else b""

@@ -70,7 +70,7 @@ def open_next_round(study: Study, *, cause: str, what: str, by: str) -> int:
         )
     number = study.round + 1
     body = {"round": number, "cause": cause, "what": what, "by": by, "protocol_digest": study.protocol}
-    events.append(study.ledger, study.name, "opened", body, study.clock())
+    events.append(study.ledger, study.name, "opened", body, study.clock(), salt=study.salt)
     return number
 
 

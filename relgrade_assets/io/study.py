@@ -52,6 +52,8 @@ class Study:
     design: Design
     clock: Clock = utc_now
     notices: list[Notice] = field(default_factory=list)
+    salt: str = ""
+    """What names in the event log are salted with; at random where empty. A replay has its own, for the same bytes."""
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -312,7 +314,7 @@ class Study:
 
     def happened(self, kind: str, body: dict[str, object]) -> None:
         """Append an event to the log, unless it stands there already."""
-        events.append(self.ledger, self.name, kind, body, self.clock(), once=True)
+        events.append(self.ledger, self.name, kind, body, self.clock(), once=True, salt=self.salt)
 
 
 def open_study(home: Home, name: str, *, clock: Clock = utc_now) -> Study:

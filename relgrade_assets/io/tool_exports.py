@@ -1,4 +1,5 @@
-"""The frozen key as other tools take it (P42): OpenSearch's judgments, Quepid's ratings and book, LTR text.
+"""The frozen key as other tools take it (P42): OpenSearch's judgments, Quepid's ratings and book, LTR text. The
+search engines' ranking evaluation is rank_eval.py's.
 
 Graders appear by pseudonym. What needs a query's text is never made of a private study; that is the caller's to heed
 (`NEEDS_TEXT`). Unrateable pairs are no judgments and are left out.
@@ -19,9 +20,12 @@ FILES: dict[str, str] = {
     "quepid-ratings": "quepid_ratings.csv",
     "quepid-book": "quepid_book.csv",
     "ltr": "ltr.txt",
+    "rank-eval": "rank_eval.json",
+    "qrels": "qrels.txt",
+    "croissant": "croissant.json",
 }
 """What is published in which form."""
-NEEDS_TEXT = ("opensearch", "quepid-ratings", "quepid-book")
+NEEDS_TEXT = ("opensearch", "quepid-ratings", "quepid-book", "rank-eval")
 """Forms that know queries by their text alone: not written of private studies (P41)."""
 _PAIR = ["query_id", "chunk_id"]
 

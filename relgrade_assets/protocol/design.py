@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from relgrade_assets.protocol.canonical import digest
 from relgrade_assets.protocol.coherence import incoherent, run_faults, share_faults, strata_faults, undeclared
 from relgrade_assets.protocol.deviations import DeviationCode
+from relgrade_assets.protocol.publication import Publication
 from relgrade_assets.protocol.scale import NAMED, Scale, ScaleName
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -338,6 +339,10 @@ class Design(Part):
     deviations: tuple[Deviation, ...] = Field(
         default=(), description="Departures from the protocol, with reasons (P3)."
     )
+    publication: Publication | None = Field(
+        default=None,
+        description="What the published folder says of itself to other tools (P42). Not part of the protocol digest.",
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Design:
@@ -349,9 +354,9 @@ class Design(Part):
 
     def canonical(self) -> dict[str, object]:
         """The design with every default written out, as JSON values. `run` and `equivalence_margin` stand only where
-        they are declared, and `run` without its pace.
+        they are declared, `run` without its pace; `publication` never does.
         """
-        whole = self.model_dump(mode="json")
+        whole = self.model_dump(mode="json", exclude={"publication"})
         if self.equivalence_margin is None:
             del whole["equivalence_margin"]
         for part in (*whole["graders"], whole["auditor"]):
