@@ -137,7 +137,7 @@ def test_runs_are_matched_with_sample_and_corpus(tmp_path: Path) -> None:
     file(top, "runs/old.trec").write_text("".join(lines), encoding="utf-8")
     report = checked(top)
     assert report.refused == []
-    assert notices(report) == {"queries_not_in_set", "queries_missing"}
+    assert notices(report) == {"queries_not_in_set", "queries_missing", "coarse", "no_overlap"}
     file(top, "runs/old.trec").write_text("".join(lines[:7]), encoding="utf-8")
     assert [r.what for r in checked(top).refused] == ["runs/old.trec: the arm old did not run"]
     design("deviations:\n", "deviations:\n  - {code: missing_arm, reason: it was switched off by then}\n")(top)

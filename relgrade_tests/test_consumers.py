@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def test_qrels_against_ir_measures_and_pytrec_eval() -> None:
 
 def test_qrels_by_grader_against_pytrec_eval_one_grader_at_a_time() -> None:
     """P42: column 2 is the pseudonym; the rows of one grader are qrels of their own."""
-    grades = pl.concat([KEY.with_columns(grader=pl.lit(who), grade=pl.col("grade") * n) for who, n in (("x", 1), ("y", 0))])
+    given = (("x", 1), ("y", 0))
+    grades = pl.concat([KEY.with_columns(grader=pl.lit(who), grade=pl.col("grade") * n) for who, n in given])
     lines = publication.qrels_by_grader_bytes(grades, {"x": "grader-1", "y": "auditor-1"}).decode().splitlines(True)
     mine = "".join(line for line in lines if line.split()[1] == "grader-1")
     assert pytrec_eval.parse_qrel(io.StringIO(mine)) == pytrec_eval.parse_qrel(
@@ -204,13 +206,22 @@ def test_measures_as_csv_are_those_of_the_parquet() -> None:
     assert list(csv.reader(io.StringIO(text)))[1][3] == repr(1 / 3)
 
 
+MUST = (
+    "@context",
+    "@type",
+    "name",
+    "description",
+    "conformsTo",
+    "license",
+    "url",
+    "creator",
+    "datePublished",
+)
+
+
 def faults(document: dict[str, Any]) -> list[str]:
     """What Croissant 1.0 asks of a file, and mlcroissant refuses or warns of."""
-    said = [
-        f"no {name}"
-        for name in ("@context", "@type", "name", "description", "conformsTo", "license", "url", "creator", "datePublished")
-        if name not in document
-    ]
+    said = [f"no {name}" for name in MUST if name not in document]
     said += [f"@context without {name}" for name in set(CONTEXT) - set(document.get("@context", {}))]
     objects = {f["@id"]: f for f in document["distribution"]}
     if len(objects) != len(document["distribution"]):
@@ -240,7 +251,8 @@ def test_croissant_against_its_rules() -> None:
         file = record["field"][0]["source"]["fileObject"]["@id"]
         columns = pl.read_parquet(io.BytesIO(FILES[file])).columns
         assert {f["source"]["extract"]["column"] for f in record["field"]} <= set(columns)
-    assert (document["version"], document["datePublished"], document["identifier"]) == ("2.0.0", "2026-03-01", "sha256:ab")
+    said = tuple(document[name] for name in ("version", "datePublished", "identifier"))
+    assert said == ("2.0.0", "2026-03-01", "sha256:ab")
     assert croissant() == croissant()
 
 
@@ -259,7 +271,8 @@ import ranx, mlcroissant
 folder = Path(sys.argv[1])
 qrels = ranx.Qrels.from_file(str(folder / "qrels.txt"), kind="trec").to_dict()
 said = []
-logging.getLogger("absl").addHandler(type("H", (logging.Handler,), {"emit": lambda s, r: said.append(r.getMessage())})())
+keep = type("Keep", (logging.Handler,), {"emit": lambda self, record: said.append(record.getMessage())})
+logging.getLogger("absl").addHandler(keep())
 dataset = mlcroissant.Dataset(jsonld=folder / "croissant.json")
 text = lambda v: v.decode() if isinstance(v, bytes) else v
 records = {
@@ -274,8 +287,6 @@ print(json.dumps({"qrels": {q: {c: int(g) for c, g in e.items()} for q, e in qre
 @pytest.mark.full
 def test_qrels_and_croissant_against_ranx_and_mlcroissant(tmp_path: Path) -> None:
     """P42: in the peers' environment, which is made on first use."""
-    import sys
-
     sys.path.insert(0, str(TOP / "benchmarks"))
     from run import peers  # type: ignore[import-not-found]
 

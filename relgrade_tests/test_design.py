@@ -235,6 +235,8 @@ def test_pace_of_a_command_is_no_part_of_the_digest(key: str, value: float) -> N
 
 ASKED = {"index": "chunks-1", "query": {"bool": {"should": [{"match": {"text": "{{query}}"}}]}}}
 
+NO_INDEX = ("", "Up", "_a", "-a", "a b", "a*", "a,b", "a/b")
+
 
 def test_what_a_publication_says_is_no_part_of_the_digest() -> None:
     """P2, P42: it changes no number; a licence may be chosen after the first grade."""
@@ -247,7 +249,7 @@ def test_what_a_publication_says_is_no_part_of_the_digest() -> None:
     ("publication", "said"),
     [
         ({"rank_eval": {**ASKED, "query": {"match": {"text": "cats"}}}}, "has no {{query}}"),
-        *(({"rank_eval": {**ASKED, "index": name}}, "index") for name in ("", "Up", "_a", "-a", "a b", "a*", "a,b", "a/b")),
+        *(({"rank_eval": {**ASKED, "index": name}}, "index") for name in NO_INDEX),
         ({"rank_eval": {"index": "a"}}, "query"),
         ({"url": "file:///etc"}, "url"),
         ({"license": "a\nb"}, "license"),

@@ -244,7 +244,7 @@ def test_exit_codes_on_the_page_against_the_program() -> None:
 
 def test_published_files_on_the_page_against_the_program() -> None:
     source = (TOP / "relgrade_assets" / "io" / "publishing.py").read_text("utf-8")
-    files = set(re.findall(r'^        "([a-z_]+\.(?:jsonl|json|txt|parquet|html))": ', source, re.MULTILINE))
+    files = set(re.findall(r'^        "([a-z_]+\.(?:jsonl|json|txt|parquet|html|csv))": ', source, re.MULTILINE))
     assert len(files) > 8
     formats = (DOCS / "reference" / "formats.md").read_text("utf-8").partition("## What comes out")[2]
     readme = (TOP / "README.md").read_text("utf-8")
@@ -375,7 +375,7 @@ def test_tutorial_and_what_goes_on_from_it_run_as_they_stand(tmp_path: Path) -> 
     assert int(done.stdout.split()[-1]) >= 20
 
 
-WALKS = ("tutorial.md", "how-to/change-intent-or-rubric.md", "how-to/score-runs.md")
+WALKS = ("tutorial.md", "how-to/use-the-key-elsewhere.md", "how-to/change-intent-or-rubric.md", "how-to/score-runs.md")
 """Pages whose `console run` blocks are run one after another in one folder."""
 
 

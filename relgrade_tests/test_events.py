@@ -20,7 +20,7 @@ from relgrade_assets.io.ledger import Ledger
 from relgrade_assets.schemas import Revisions
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-OPENED = {"cause": "rubric", "what": "boundary rule", "by": "grader-1", "protocol_digest": "p"}
+OPENED = {"cause": "rubric", "what": "boundary rule", "by": "kim", "protocol_digest": "p"}
 
 APPENDER = """
 import sys
@@ -70,11 +70,12 @@ def chain(n: int) -> list[Event]:
 
 def test_golden_chain(ledger: Ledger) -> None:
     """P36: the hashes are those that coreutils' sha256sum gives for the canonical text."""
-    events.append(ledger, "demo", "opened", {"round": 1, **OPENED}, AT)
+    events.append(ledger, "demo", "opened", {"round": 1, **OPENED}, AT, salt="s")
     events.append(ledger, "demo", "frozen", {"round": 1, "key_digest": "ä"}, AT + timedelta(hours=1))
     first, second = events.read(ledger, "demo")
+    by = hashlib.sha256(b'["s","kim"]').hexdigest()
     text = (
-        f'["demo",1,"2026-03-01T00:00:00.000000Z","opened",{{"by":"grader-1","cause":"rubric","protocol_digest":"p",'
+        f'["demo",1,"2026-03-01T00:00:00.000000Z","opened",{{"by_sha256":"{by}","cause":"rubric","protocol_digest":"p",'
         f'"round":1,"what":"boundary rule"}},"{"0" * 64}"]'
     )
     shown = subprocess.run(["sha256sum"], input=text.encode(), capture_output=True, check=True).stdout
@@ -82,11 +83,61 @@ def test_golden_chain(ledger: Ledger) -> None:
     assert (first.prev, second.prev) == ("0" * 64, first.hash)
     text = f'["demo",2,"2026-03-01T01:00:00.000000Z","frozen",{{"key_digest":"ä","round":1}},"{first.hash}"]'
     assert second.hash == hashlib.sha256(text.encode()).hexdigest()
-    assert second.hash == "2bf81b0de2c1250507b58fbce4975ba0a98397c88747c6b89bb3af916d651094"
+    assert second.hash == "dc3ea9933348607b5fc82a3d97f620f9d5cf714d955cb1744c69fc4c95bc40c8"
     assert events.head(ledger, "demo") == (second.hash, 2)
     assert events.head(ledger, "other") == ("0" * 64, 0)
     assert events.check_chain([first, second]) == []
-    assert events.from_jsonl(events.as_jsonl([first, second])) == [first, second]
+    assert events.from_jsonl(events.as_jsonl([second])) == [second]
+
+
+def test_a_published_log_names_nobody_and_its_chain_holds(ledger: Ledger) -> None:
+    """P36, P42: graders by their pseudonyms, others in the order of the log; salt and name prove who it was."""
+    for round, who in enumerate(("kim", "", "lee", "ann", "kim"), start=1):
+        events.append(ledger, "demo", "opened", {"round": round, **OPENED, "by": who}, AT)
+    log = events.read(ledger, "demo")
+    data = events.as_jsonl(log, {"ann": "grader-1"})
+    assert not any(f'"{name}"'.encode() in data for name in ("kim", "lee", "ann")) and b"by_salt" not in data
+    published = events.from_jsonl(data)
+    assert [e.body["by"] for e in published] == ["person-1", "", "person-2", "grader-1", "person-1"]
+    assert events.check_chain(published, anchor=events.head_of(log)) == []
+    assert events.check_chain(log) == []
+    digests = [e.body["by_sha256"] for e in published if e.body["by"]]
+    assert len(set(digests)) == 4, "one person's digests can't be told from another's"
+    assert events.digest([log[0].body["by_salt"], "kim"]) == digests[0]
+    for change in ({"by": "lee"}, {"by_salt": "0"}):
+        forged = [replace(log[0], body={**log[0].body, **change}), *log[1:]]
+        assert [f.where for f in events.check_chain(forged)] == ["event 1"]
+    forged = [replace(published[0], body={**published[0].body, "by_sha256": "0" * 64}), *published[1:]]
+    assert [f.where for f in events.check_chain(forged)] == ["event 1"]
+
+
+def test_a_name_that_the_chain_covers_is_not_published(ledger: Ledger) -> None:
+    """P42."""
+    body = {"round": 1, **OPENED}
+    at = "2026-01-01T00:00:00.000000Z"
+    old = Event(
+        "demo", 1, at, "opened", body, events.GENESIS, events.event_hash("demo", 1, at, "opened", body, events.GENESIS)
+    )
+    assert events.check_chain([old]) == []
+    with pytest.raises(Refused, match="event 1: found a name"):
+        events.as_jsonl([old])
+
+
+def test_a_ledger_that_hides_who_decided_was_altered(ledger: Ledger, url: str) -> None:
+    """P36: the published form is none of the ledger's."""
+    events.append(ledger, "demo", "opened", {"round": 1, **OPENED}, AT)
+    body = events.canonical_json({**events.committed(events.read(ledger, "demo")[0].body), "by": "lee"}).decode()
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TRIGGER IF EXISTS events_no_update"))
+        for name in (
+            connection.execute(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars().all()
+        ):
+            connection.execute(sa.text(f"DROP TRIGGER {name}"))
+        connection.execute(sa.text("UPDATE events SET body = :body"), {"body": body})
+    engine.dispose()
+    with pytest.raises(Refused, match="hides who decided"):
+        events.read(ledger, "demo")
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

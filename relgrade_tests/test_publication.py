@@ -15,6 +15,7 @@ import ir_measures
 import jsonschema
 import polars as pl
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -257,6 +258,10 @@ def _parquet(text: str) -> bytes:
     return buffer.getvalue()
 
 
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "little") + data
+
+
 HIDINGS: dict[str, Callable[[str], bytes]] = {
     "plain": str.encode,
     "upper": lambda s: s.upper().encode(),
@@ -271,6 +276,12 @@ HIDINGS: dict[str, Callable[[str], bytes]] = {
     "base64": lambda s: b"data:x;base64," + base64.b64encode(b"..." + s.encode()),
     "gzip": lambda s: gzip.compress(s.encode()),
     "gzip_members": lambda s: gzip.compress(b"one") * 5 + gzip.compress(s.encode()),
+    "zstd": lambda s: zstandard.compress(s.encode()),
+    "zstd_frames": lambda s: (
+        b"\x50\x2a\x4d\x18\x01\0\0\0x" + zstandard.compress(b"one") + zstandard.compress(s.encode())
+    ),
+    "zstd_aside": lambda s: zstandard.compress(b"one") + b"\x5f\x2a\x4d\x18" + _sized(gzip.compress(s.encode())),
+    "parquet_in_zstd": lambda s: zstandard.compress(_parquet(s)),
     "zip": lambda s: _zipped(json.dumps(s).encode()),
     "gzip_in_zip": lambda s: _zipped(gzip.compress(s.encode())),
     "parquet": _parquet,
@@ -308,7 +319,9 @@ def test_a_bomb_and_a_broken_archive_are_faults() -> None:
     """P41, quality.md: decompression is bounded, and what can't be looked into doesn't pass."""
     bomb = gzip.compress(gzip.compress(b"\0" * (1 << 28)) + b"")
     assert "unpacks" in str(leak_check({"a.gz": gzip.compress(bomb)}, [SECRET]))
-    for broken in (b"PK\x03\x04 broken", b"\x1f\x8b broken", gzip.compress(b"cut short")[:-9], b"PAR1 broken"):
+    assert "unpacks" in str(leak_check({"a.zst": zstandard.compress(b"\0" * ((1 << 28) + 1))}, [SECRET]))
+    cut = (gzip.compress(b"cut short")[:-9], zstandard.compress(b"cut short")[:-3], zstandard.compress(b"x") + b"rest")
+    for broken in (b"PK\x03\x04 broken", b"\x1f\x8b broken", b"PAR1 broken", b"\x28\xb5\x2f\xfd broken", *cut):
         assert "broken" in str(leak_check({"a": broken}, [SECRET])[0])
 
 

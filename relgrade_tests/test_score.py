@@ -134,7 +134,10 @@ def test_means_over_all_and_over_queries_with_something_relevant(files: tuple[Pa
     assert rows["AP"]["all"] == pytest.approx((0.25 + 0.5 + 0) / 3, abs=1e-15) and rows["AP"]["queries"] == 3
     assert rows["AP"]["with_relevant"] == pytest.approx(0.375) and rows["AP"]["queries_with_relevant"] == 2
     assert rows["P@1"]["all"] == 0.0 and rows["Judged@10"]["all"] == pytest.approx((1 + 0.5 + 0) / 3)
-    assert document["gain"] == "exponential" and [n["code"] for n in document["notices"]] == ["queries_missing"]
+    assert document["gain"] == "exponential" and [n["code"] for n in document["notices"]] == [
+        "queries_missing",
+        "unjudged",
+    ]
 
 
 def test_gain_threshold_and_cut_are_used(files: tuple[Path, Path]) -> None:

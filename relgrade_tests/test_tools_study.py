@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
+import jsonschema
 import polars as pl
 import pytest
 import tiny
@@ -16,11 +18,22 @@ from typer.testing import CliRunner
 
 from relgrade_assets.cli.main import app
 from relgrade_assets.errors import Refused
+from relgrade_assets.io.checking import check
+from relgrade_assets.io.checklist import items
+from relgrade_assets.io.progress import steps
+from relgrade_assets.io.publication import manifest_schema
 from relgrade_assets.io.publishing import published_file
 from relgrade_assets.io.readers.intents import read_reviews
 from relgrade_assets.io.returns import collect
 from relgrade_assets.io.worksheets import filled_in, sheet_of, write_review_sheet, write_sheets, write_spot_check
+from relgrade_assets.methods.key import canonical_bytes
+from relgrade_assets.protocol.canonical import digest_bytes
 
+PUBLICATION = """\
+publication:
+  license: CC-BY-4.0
+  rank_eval: {index: chunks, query: {match: {text: "{{query}}"}}}
+"""
 LABELS = "  - {code: imported_without_reasons, reason: the labels came without}\n"
 
 
@@ -35,7 +48,7 @@ def asked(top: Path, design: str = tiny.DESIGN) -> Path:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return asked(tmp_path_factory.mktemp("ready"))
+    return asked(tmp_path_factory.mktemp("ready"), tiny.DESIGN + PUBLICATION)
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +194,56 @@ def test_the_published_key_is_handed_on_by_the_command_and_reads_back_as_the_key
         assert got.sort("query_id", "chunk_id").equals(key.select("query_id", "chunk_id", "grade"))
 
 
+def decoded(path: Path) -> str:
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path).write_json()
+    return path.read_text("utf-8")
+
+
+def test_the_published_folder_as_a_whole(published: Path) -> None:
+    """P42: no name of a person in any file; what croissant.json and manifest.json say of the files is so; P45: the
+    manifest names the habits that the key shows, and so do check and status.
+    """
+    study = study_of(published)
+    folder = study.home.published / "tiny"
+    for path in folder.iterdir():
+        assert not re.search(r"(?<![\w-])(ann|bob|cleo)(?![\w-])", decoded(path)), path.name
+    croissant = json.loads((folder / "croissant.json").read_text("utf-8"))
+    listed = {f["name"]: f["sha256"] for f in croissant["distribution"]}
+    there = {p.name: digest_bytes(p.read_bytes()) for p in folder.iterdir()}
+    assert listed == {n: d for n, d in there.items() if n not in ("croissant.json", "manifest.json", "status.json")}
+    assert croissant["license"] == "CC-BY-4.0" and croissant["datePublished"] == "2026-03-01"
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    jsonschema.validate(manifest, manifest_schema())
+    assert {n: f["sha256"] for n, f in manifest["files"].items()} == {
+        **listed,
+        "croissant.json": there["croissant.json"],
+    }
+    assert [h["code"] for h in manifest["habits"]] == ["no_overlap"]
+    assert {n.code for n in check(study.home, "tiny").notices} >= {"no_overlap", "coarse"}
+    stands = {i.text: i.state for i in items(study, steps(study)) if i.rule == "P45"}
+    assert sorted(stands.values()) == ["done", "done", "note", "note"]
+    key = pl.read_parquet(folder / "key.parquet")
+    assert canonical_bytes(key) == (folder / "key.jsonl").read_bytes()
+    body = json.loads((folder / "rank_eval.json").read_text("utf-8"))
+    assert {(r["id"], d["_id"], d["rating"]) for r in body["requests"] for d in r["ratings"]} == set(key.rows())
+
+
+def test_what_is_said_of_a_publication_may_change_after_the_freeze(published: Path, tmp_path: Path) -> None:
+    """P2, P42: published again under the same key; a form that the design asks for no more is not handed on."""
+    top = copy(published, tmp_path / "s")
+    path = top / "data" / "experiments" / "tiny" / "experiment.yaml"
+    path.write_text(path.read_text("utf-8").replace(PUBLICATION, "publication: {license: ODbL-1.0}\n"), "utf-8")
+    before = (study_of(top).home.published / "tiny" / "key.jsonl").read_bytes()
+    told = run(top, "published_key")
+    assert told.ok and not told.waiting, told.text
+    folder = study_of(top).home.published / "tiny"
+    assert (folder / "key.jsonl").read_bytes() == before and not (folder / "rank_eval.json").exists()
+    assert '"ODbL-1.0"' in (folder / "croissant.json").read_text("utf-8")
+    with pytest.raises(Refused, match=r"no key publication\.rank_eval"):
+        published_file(study_of(top), "rank-eval")
+
+
 def test_a_changed_published_file_is_not_handed_on(published: Path, tmp_path: Path) -> None:
     top = copy(published, tmp_path / "s")
     study = study_of(top)
@@ -193,16 +256,18 @@ def test_a_changed_published_file_is_not_handed_on(published: Path, tmp_path: Pa
 
 def test_a_private_study_publishes_no_form_that_needs_the_queries_text(tmp_path: Path) -> None:
     """P41: and the command says why."""
-    top = asked(tmp_path, tiny.DESIGN + "private: true\n")
+    top = asked(tmp_path, tiny.DESIGN + PUBLICATION + "private: true\n")
     for who in ("ann", "bob"):
         tiny.grade_all(top, who)
     told = run(top)
     assert told.ok and not told.waiting, told.text
     study = study_of(top)
     names = {p.name for p in (study.home.published / "tiny").iterdir()}
-    assert "ltr.txt" in names and not {"opensearch_judgments.json", "quepid_ratings.csv", "quepid_book.csv"} & names
-    with pytest.raises(Refused, match="private, so that no text of a query leaves"):
-        published_file(study, "opensearch")
+    with_text = {"opensearch_judgments.json", "quepid_ratings.csv", "quepid_book.csv", "rank_eval.json"}
+    assert {"ltr.txt", "croissant.json", "measures.csv"} <= names and not with_text & names
+    for form in ("opensearch", "rank-eval"):
+        with pytest.raises(Refused, match="private, so that no text of a query leaves"):
+            published_file(study, form)
     assert b"# qid:1: q" in published_file(study, "ltr") and b"thing" not in published_file(study, "ltr")
 
 

@@ -98,10 +98,20 @@ def plan(
     _print(frame, effort, rate, wide, "as measured" if not spread and measured else "assumed")
     if needed is not None:
         say(f"A difference of {difference:g} is found with a chance of 80% from {needed} queries up.")
-    for note in planning.plan_notes(frame):
+    for note in [*planning.plan_notes(frame), *(_habits(name) if name else [])]:
         warn(f"warning: {note}")
     if plot is not None:
         say(f"Plot: {plot}")
+
+
+def _habits(name: str) -> list[str]:
+    """What of the design, and of the sample where it is drawn, spoils judgments (P45)."""
+    from relgrade_assets.io.study import open_study
+    from relgrade_assets.methods import habits
+
+    study = open_study(home(), name)
+    sample = None if study.outdated("query_sample") else study.load("query_sample")
+    return [notice.text for notice in habits.of_study(study.design, sample)]
 
 
 def _of_study(name: str) -> tuple[dict[str, int], dict[str, float], planning.Effort, float | None]:

@@ -20,7 +20,7 @@ from relgrade_assets.cli.app import app, say, warn
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers.keys import read_judgments
 from relgrade_assets.io.scoring import read_hits
-from relgrade_assets.methods import measures
+from relgrade_assets.methods import habits, measures
 from relgrade_assets.methods.measure_names import Gain
 
 DEFAULT = "nDCG@10,Recall@100,RR@10,AP,P@10,bpref,Judged@10"
@@ -129,6 +129,9 @@ def score(
     mean = measures.means(table, key, relevant_from=relevant_from)
     pairs = None if of_pairs is None else comparing.compared(table, of_pairs)
     main = table if per_query else mean if pairs is None else pairs
+    spoiling = habits.of_scores(mean, key) if like is None else ()
+    for notice in spoiling:
+        warn(f"{notice}")
     if out is not None:
         _write(out, main)
     if like is not None:
@@ -143,7 +146,8 @@ def score(
             "gain": gained,
             "queries": len(hits.queries),
         }
-        document = _document(about, table, mean, (*read.notices, *scored.notices), per_query)
+        told = (*read.notices, *scored.notices, *spoiling)
+        document = _document(about, table, mean, told, per_query)
         say(json.dumps(document | comparing.document(of_pairs, pairs), ensure_ascii=False))
     elif form is Form.csv:
         typer.echo((main if pairs is None else comparing.flat(pairs)).write_csv(), nl=False)

@@ -19,9 +19,9 @@ from relgrade_assets.io.readers.matching import match_run
 from relgrade_assets.io.readers.runs import read_run
 from relgrade_assets.io.study import Study, open_study
 from relgrade_assets.io.worksheets import filled_in, labelled
+from relgrade_assets.methods import habits, planning, sampling, strata
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.methods import queries as query_methods
-from relgrade_assets.methods import sampling, strata
 from relgrade_assets.protocol.design import Arm, Design
 
 T = TypeVar("T")
@@ -64,12 +64,25 @@ def check(home: Home, name: str) -> Report:
         if parts is None:
             return report
         study, own = Study(home, name, folder, parts[0]), parts[1]
-    _files(study, own, report)
+    sample = _files(study, own, report)
     report.notices += study.notices
+    if own >= {"arms", "graders", "strata"}:
+        report.notices += habits.of_study(study.design, sample)
+        report.notices += _coarse(study.design, sample)
     return report
 
 
-def _files(study: Study, own: frozenset[str], report: Report) -> None:
+def _coarse(d: Design, sample: pl.DataFrame | None) -> list[Notice]:
+    """P11: strata in which one query moves a mean far; of the design's targets where no sample is drawn yet."""
+    strata_ = {p.name: p.target for p in d.strata.parts}
+    if sample is not None:
+        strata_ = {name: sample.filter(pl.col("stratum") == name).height for name in strata_}
+    said = planning.plan_notes(planning.plan(strata_, {}, planning.Effort(len(d.arms), d.depth, None)))
+    return [Notice("coarse", len(said), "; ".join(said))] if said else []
+
+
+def _files(study: Study, own: frozenset[str], report: Report) -> pl.DataFrame | None:
+    """Look at every file; the sample where it can be drawn."""
     rubric = report.look(lambda: study.rubric_file) if "rubric" in own else None
     study.notices += rubric.notices if rubric else ()
     report.notices += left_of_the_template(study.design.title if "title" in own else "", study.rubric if rubric else "")
@@ -86,6 +99,7 @@ def _files(study: Study, own: frozenset[str], report: Report) -> None:
         report.waiting += [owed] if owed else []
     for arm in study.design.arms if "arms" in own else ():
         report.look(lambda arm=arm: _run(study, arm, sample, corpus))  # type: ignore[misc]
+    return sample
 
 
 def left_of_the_template(title: str, rubric: str) -> list[Notice]:

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import polars as pl
+
 from relgrade_assets.io.checking import left_of_the_template
 from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods import habits
 
 When = Literal["Before grading", "While grading and after", "What this key can't tell"]
 
@@ -57,7 +60,8 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("P16", "every sampled query has one locked intent", done("intents")),
         ("P17", "the auditor reviewed the intents row by row", kept("unreviewed_intents", state["intents"] == "ready")),
         ("P26", "grader, auditor and arms are of different families", kept("shared_families", _families_differ(study))),
-        ("P45", "graders overlap, so that one can be held against another", "done" if _overlap(study) else "note"),
+        ("P45", "graders overlap, so that one can be held against another", "done" if habits.overlaps(d) else "note"),
+        ("P45", "queries outside the head are sampled", _beyond_the_head(study, state["query_sample"])),
         (
             "P26",
             "the audit sample is locked before the first sheet leaves",
@@ -74,6 +78,11 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
             "P34",
             "measures were first read after the freeze",
             "done" if {"frozen", "first_reading"} <= kinds else "open",
+        ),
+        (
+            "P45",
+            "under a fifth of every arm's top results is unjudged, which counts as not relevant",
+            _little_unjudged(study, state["arm_measures"]),
         ),
         ("P41", "key and measures are published", done("published_key")),
     ]
@@ -96,10 +105,17 @@ def _of_template(study: Study) -> bool:
     return bool(left_of_the_template(study.design.title, rubric))
 
 
-def _overlap(study: Study) -> bool:
-    """Whether some query is sure to have two of the key's graders."""
-    takes = [1.0 if g.takes == "all" else g.takes for g in study.design.graders]
-    return len(takes) > 1 and sum(takes) > 1
+def _beyond_the_head(study: Study, state: str) -> str:
+    if state != "ready":
+        return "open"
+    return "note" if habits.head_only(study.design, study.load("query_sample")) else "done"
+
+
+def _little_unjudged(study: Study, state: str) -> str:
+    if state != "ready":
+        return "open"
+    measures = study.load("arm_measures").filter(pl.col("scope") == "plain")
+    return "note" if habits.of_scores(measures) else "done"
 
 
 def _families_differ(study: Study) -> bool:

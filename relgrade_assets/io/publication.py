@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.cells import csv_rows, marked
 from relgrade_assets.io.events import Event, head_of
 from relgrade_assets.protocol.canonical import digest_bytes
@@ -138,12 +138,14 @@ def manifest(
     private: bool,
     carried: Mapping[int, int] | None = None,
     regraded: int | None = None,
+    habits: Sequence[Notice] = (),
 ) -> dict[str, object]:
     """manifest.json (P33, P36): the key's identity, every published file with its digest, the event log's head and
     length.
 
     `identity` is the content of key.json. `carried`: pairs carried over, by the round they come from (P44); `regraded`:
-    pairs graded anew where the round was a limited regrade (P30): P4's two exceptions are counted here.
+    pairs graded anew where the round was a limited regrade (P30): P4's two exceptions are counted here. `habits`:
+    those of P45 that this key shows.
     """
     last, length = head_of(events)
     listed = {name: data for name, data in sorted(files.items()) if name not in NOT_LISTED}
@@ -156,6 +158,7 @@ def manifest(
             "carried": {str(n): count for n, count in sorted((carried or {}).items())},
             "regraded": regraded,
         },
+        "habits": [{"code": n.code, "text": n.text} for n in habits],
         "files": {name: {"bytes": len(data), "sha256": digest_bytes(data)} for name, data in listed.items()},
         "events": {"head": last, "length": length},
     }

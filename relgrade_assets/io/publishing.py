@@ -20,6 +20,7 @@ from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.rank_eval import rank_eval_json
 from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods import habits
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.publication import Publication
 
@@ -89,7 +90,9 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         files, about, name=study.name, title=d.title, round=study.round, key_digest=sha, frozen=frozen
     )
     identity = json.loads(stored["key.json"])
-    content = publication.manifest(identity, files, log, version=__version__, private=d.private)
+    plain = tables["arm_measures"].filter(pl.col("scope") == "plain")
+    spoiling = [*habits.of_study(d, sample), *habits.of_scores(plain)]
+    content = publication.manifest(identity, files, log, version=__version__, private=d.private, habits=spoiling)
     return {
         **files,
         "manifest.json": publication.manifest_bytes(content),

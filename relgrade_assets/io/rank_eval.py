@@ -20,10 +20,11 @@ SIZE = 10
 
 
 def rank_eval_json(key: pl.DataFrame, queries: pl.DataFrame, asked: RankEval, *, headline: str, scale: Scale) -> bytes:
-    """The request's body. `key`: query_id, chunk_id, grade; `queries`: query_id, query (its text goes into the query)."""
+    """The request's body. `key`: query_id, chunk_id, grade; `queries`: query_id, query, whose text is asked."""
     text = dict(queries.select("query_id", "query").iter_rows())
     rated: dict[str, list[dict[str, object]]] = {}
-    for query_id, chunk_id, grade in key.select("query_id", "chunk_id", "grade").sort("query_id", "chunk_id").iter_rows():
+    rows = key.select("query_id", "chunk_id", "grade").sort("query_id", "chunk_id")
+    for query_id, chunk_id, grade in rows.iter_rows():
         rated.setdefault(query_id, []).append({"_index": asked.index, "_id": chunk_id, "rating": grade})
     requests = [
         {"id": query_id, "request": {"query": _filled(dict(asked.query), text[query_id])}, "ratings": ratings}

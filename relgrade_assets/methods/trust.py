@@ -14,12 +14,11 @@ from itertools import combinations
 
 import polars as pl
 
+from relgrade_assets.methods.habits import ACT, WATCH
 from relgrade_assets.methods.measure_names import Gain, parse
 from relgrade_assets.methods.measures import evaluate
 from relgrade_assets.methods.rank_correlation import places, tau_ap, tau_b
 
-WATCH, ACT = 0.20, 0.30
-"""Unjudged shares of a top k from which it is watched, and acted on (P40)."""
 MONOTONE = ("P", "Success", "RR", "RBP")
 """Families that no higher grade can lower: the two scenarios are bounds for these alone."""
 PAIR = ["query_id", "chunk_id"]

@@ -1,0 +1,70 @@
+"""Habits that spoil judgments (P45), as notices to put where a user meets them: before grading from the design and the
+sample, and with the numbers from what was left unjudged.
+
+Whether a study may go on is not decided here. The fast path imports this: no pydantic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from relgrade_assets.errors import Notice
+from relgrade_assets.methods.measure_names import parse
+
+if TYPE_CHECKING:
+    from relgrade_assets.protocol.design import Design
+
+WATCH, ACT = 0.20, 0.30
+"""Unjudged shares from which to watch, and to judge them first (P40)."""
+
+
+def of_study(design: Design, sample: pl.DataFrame | None) -> tuple[Notice, ...]:
+    """What the design, and the sample where it is drawn (query_id, stratum), already show."""
+    found = []
+    if len(design.arms) == 1:
+        text = "one arm alone fills the pools, which favours it: what it misses can't be found by anyone"
+        found.append(Notice("one_arm", len(design.arms), text))
+    if not overlaps(design):
+        text = "no query is sure to have two graders: only the auditor can be held against them"
+        found.append(Notice("no_overlap", len(design.graders), text))
+    if sample is not None and head_only(design, sample):
+        text = "every sampled query is of the head: the key says nothing of rare queries"
+        found.append(Notice("head_only", sample.height, text))
+    return tuple(found)
+
+
+def overlaps(design: Design) -> bool:
+    """Whether some query is sure to have two of the key's graders."""
+    takes = [1.0 if g.takes == "all" else g.takes for g in design.graders]
+    return len(takes) > 1 and sum(takes) > 1
+
+
+def head_only(design: Design, sample: pl.DataFrame) -> bool:
+    """Whether every sampled query falls into strata that hold the head alone; False where strata know no tiers."""
+    head = [part.name for part in design.strata.parts if part.tiers == ("head",)]
+    return sample.height > 0 and sample["stratum"].is_in(head).all()
+
+
+def of_scores(means: pl.DataFrame, key: pl.DataFrame | None = None) -> tuple[Notice, ...]:
+    """What stands beside the numbers. `means`: arm, measure, judged (mean share of what the measure looked at); `key`:
+    grade, where it is not relgrade's own.
+
+    Unjudged counts as not relevant (P37): told from `WATCH` at the shallowest cut-off that was asked for, from `ACT`
+    with what to do first. Judgments without a single 0 can't tell an unjudged chunk from one that is not relevant.
+    """
+    found = []
+    cuts = {name: cut for name in means["measure"].unique() if (cut := parse(name).cutoff) is not None}
+    least = min(cuts.values(), default=0)
+    shares = means.filter(pl.col("measure").is_in([name for name, cut in cuts.items() if cut == least]))
+    worst = shares.group_by("arm").agg(unjudged=(1 - pl.col("judged")).max()).filter(pl.col("unjudged") >= WATCH - 1e-9)
+    if worst.height:
+        arm, share = worst.sort("unjudged", "arm", descending=[True, False]).row(0)
+        todo = "judge these before comparing" if share >= ACT - 1e-9 else "watch it"
+        text = f"unjudged chunks count as not relevant, and are {share:.0%} of the top {least} of {arm}: {todo}"
+        found.append(Notice("unjudged", worst.height, f"{text}; arms with a fifth or more"))
+    if key is not None and key.height and not key["grade"].is_in([0]).any():
+        text = "no judgment is 0: an unjudged chunk can't be told from one that is not relevant"
+        found.append(Notice("only_relevant_judged", key.height, text))
+    return tuple(found)

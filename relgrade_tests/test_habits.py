@@ -1,0 +1,63 @@
+"""Habits that spoil judgments, named where they happen (P45), and what a plan's size can't tell (P11)."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from test_design import design
+
+from relgrade_assets.methods import habits
+
+SAMPLE = pl.DataFrame({"query_id": ["a", "b"], "stratum": ["head", "rest"]})
+BOTH = {"graders": [{"name": "g", "family": "fg"}, {"name": "i", "family": "fg"}]}
+
+
+def codes(found: tuple[habits.Notice, ...]) -> list[str]:
+    return [notice.code for notice in found]
+
+
+def test_habits_of_a_design() -> None:
+    """P45: one arm, one grader without overlap, the head alone."""
+    arms = [{"name": "a", "family": "fa", "run": "a"}]
+    alone = {"arms": arms, "deviations": [{"code": "one_arm", "reason": "only one yet"}]}
+    assert codes(habits.of_study(design(BOTH), SAMPLE)) == []
+    assert codes(habits.of_study(design({**BOTH, **alone}), SAMPLE)) == ["one_arm"]
+    assert codes(habits.of_study(design(), SAMPLE)) == ["no_overlap"]
+    head = SAMPLE.filter(pl.col("stratum") == "head")
+    assert codes(habits.of_study(design(BOTH), head)) == ["head_only"]
+    assert codes(habits.of_study(design(BOTH), head.clear())) == codes(habits.of_study(design(BOTH), None)) == []
+
+
+@pytest.mark.parametrize(
+    ("takes", "sure"), [((0.5, 0.5), False), ((0.5, 0.6), True), (("all", 0.1), True), (("all",), False)]
+)
+def test_graders_overlap_where_shares_exceed_the_whole(takes: tuple[object, ...], sure: bool) -> None:
+    """P45, P30."""
+    graders = [{"name": f"g{i}", "family": "fg", "takes": share} for i, share in enumerate(takes)]
+    assert habits.overlaps(design({"graders": graders})) is sure
+
+
+def means(*rows: tuple[str, str, float]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=["arm", "measure", "judged"], orient="row")
+
+
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [(0.81, ""), (0.8, "watch it"), (0.71, "watch it"), (0.7, "judge these before comparing"), (0.0, "100%")],
+)
+def test_unjudged_is_told_from_a_fifth_and_acted_on_from_three_tenths(judged: float, said: str) -> None:
+    """P40, P45: at the shallowest cut-off, which pools are made to reach."""
+    table = means(("a", "nDCG@10", judged), ("a", "Recall@100", 0.1), ("a", "AP", 0.0), ("b", "P@10", 1.0))
+    found = habits.of_scores(table)
+    assert len(found) == bool(said)
+    if found:
+        assert said in found[0].text and "top 10 of a" in found[0].text and found[0].count == 1
+    assert habits.of_scores(means(("a", "AP", 0.0))) == ()
+
+
+def test_judgments_without_a_nought_are_told() -> None:
+    """P45: unjudged taken as relevant, or relevant alone judged."""
+    table = means(("a", "P@10", 1.0))
+    assert codes(habits.of_scores(table, pl.DataFrame({"grade": [1, 2]}))) == ["only_relevant_judged"]
+    assert codes(habits.of_scores(table, pl.DataFrame({"grade": [1, 0]}))) == []
+    assert codes(habits.of_scores(table, pl.DataFrame({"grade": [-1, 1]}))) == ["only_relevant_judged"]
