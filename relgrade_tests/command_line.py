@@ -120,8 +120,8 @@ def fill_in(path: Path, verdict: str = "ok") -> None:
 
 
 def answers(sheet: Path, to: Path, by: tiny.Truth = tiny.truth) -> Path:
-    """Answer every row of a sheet that was written out."""
-    rows = [tiny.answer(json.loads(line), by) for line in sheet.read_text("utf-8").splitlines()]
+    """Answer every row of a sheet that was written out, in words of `to`'s own."""
+    rows = [tiny.answer(json.loads(line), by, hand=f"{to.stem}: ") for line in sheet.read_text("utf-8").splitlines()]
     to.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return to
 

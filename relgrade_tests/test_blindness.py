@@ -127,10 +127,13 @@ def test_sheet_files_hold_six_keys_and_nothing_of_arms(grader: str, top: Path, t
     write_sheets(study_of(top), grader, folder)
     ids = set(study_of(top).load("audit_sample" if grader == "bob" else "query_sample")["query_id"])
     names = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    assert {"sheet.jsonl", "rubric.md"} <= names
-    assert all(re.fullmatch(r"queries/(q[0-9a-f]{12})/\d\d\.jsonl", n) for n in names - {"sheet.jsonl", "rubric.md"})
+    whole_files = {"sheet.jsonl", "rubric.md", "answers.jsonl"}
+    assert whole_files <= names
+    assert all(re.fullmatch(r"queries/(q[0-9a-f]{12})/\d\d\.jsonl", n) for n in names - whole_files)
+    (head,) = (folder / "answers.jsonl").read_text().splitlines()
+    assert re.fullmatch(r'\{"sheet": "[0-9a-f]{32}"\}', head)
     assert {n.split("/")[1] for n in names if "/" in n} == ids
-    for path in sorted(folder.rglob("*.jsonl")):
+    for path in sorted(set(folder.rglob("*.jsonl")) - {folder / "answers.jsonl"}):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert all(list(row) == SEEN for row in rows)
         assert path.name == "sheet.jsonl" or len(rows) <= worksheets.AT_ONCE
@@ -229,6 +232,24 @@ def test_order_on_a_sheet_has_nothing_to_do_with_rank_or_arms() -> None:
         spread = math.sqrt(math.fsum((x - mean) ** 2 for x in correlations) / (len(correlations) - 1))
         assert abs(mean) < 4 * spread / math.sqrt(len(correlations)), fact
         assert spread > 0.02, fact
+
+
+def test_order_is_uncorrelated_with_rank_over_200_queries() -> None:
+    """P14: one seed, as in a study: place against best rank, against the arm's own rank and against the number of arms,
+    query by query, for grader and auditor; each mean within four standard errors of none.
+    """
+    found, pools, corpus = pooled(queries=200, arms=3, depth=10)
+    first = found.filter(pl.col("arm") == "arm0").select("query_id", "chunk_id", first="rank")
+    facts = found.group_by("query_id", "chunk_id").agg(best=pl.col("rank").min(), arms=pl.len())
+    facts = facts.join(first, on=["query_id", "chunk_id"], how="left")
+    for who in ("ann", "bob"):
+        rows = sheet(pools, corpus, seed="7", grader=who).join(facts, on=["query_id", "chunk_id"])
+        assert rows["query_id"].n_unique() == 200
+        for fact in ("best", "arms", "first"):
+            each = rows.group_by("query_id").agg(r=pl.corr("position", fact, method="spearman"))["r"]
+            known = each.filter(each.is_finite())
+            assert len(known) > 150 and known.std() > 0.1, fact  # type: ignore[operator]
+            assert abs(known.mean()) < 4 * known.std() / math.sqrt(len(known)), (who, fact)  # type: ignore[arg-type,operator]
 
 
 def test_every_chunk_is_first_equally_often_against_theory() -> None:

@@ -8,6 +8,7 @@ and the other people answered otherwise. What is the same in both can tell nothi
 from __future__ import annotations
 
 import json
+import logging
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,9 @@ from relgrade_assets.desk.offline import page as offline_page
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.io.links import Role
 from relgrade_assets.io.worksheets import sheet_of, write_sheets
-from relgrade_assets.methods.sheets import BLIND
+from relgrade_assets.io.tool_sheets import SHEET_TOOLS
+from relgrade_assets.methods.prompt import render
+from relgrade_assets.methods.sheets import BLIND, blind_rows
 
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 PEOPLE: list[tuple[str, Role]] = [("ann", "grader"), ("bob", "auditor")]
@@ -38,6 +41,8 @@ def world(top: Path, name: str) -> Path:
     # One key signs in both, so that links and page secrets are no difference.
     (top / ".relgrade" / "desk").mkdir(exist_ok=True)
     (top / ".relgrade" / "desk" / "key").write_bytes(b"k" * 64)
+    (top / ".relgrade" / "secrets").mkdir(exist_ok=True)
+    (top / ".relgrade" / "secrets" / "tiny.sheets").write_text("s" * 64)
     return top
 
 
@@ -47,8 +52,37 @@ def others_answer(top: Path, name: str, but: str) -> None:
         tiny.grade_all(top, who, by=lambda q, c, step=step: (tiny.number(c) * step) % 3, at_most=40 * step)
 
 
+class Lines(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # How long an answer took is another each time.
+        self.kept.append(re.sub(r"[0-9.]+ ?ms", "ms", f"{record.name} {record.getMessage()}"))
+
+
 def walk(top: Path, person: str, role: Role) -> Seen:
-    """Every page, answer and refusal that a person can get: status, headers and body, by what was asked."""
+    """Every page, answer and refusal that a person can get: status, headers and body, by what was asked; every file,
+    in every tool's form; the prompts of the same rows; and what the server logged meanwhile.
+    """
+    lines = Lines()
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(lines)
+    root.setLevel(logging.DEBUG)
+    try:
+        seen = _walk(top, person, role)
+    finally:
+        root.removeHandler(lines)
+        root.setLevel(before)
+    kept = [line for line in lines.kept if line.startswith("relgrade")]
+    return {**seen, "log": (200, [], "\n".join(kept).encode())}
+
+
+def _walk(top: Path, person: str, role: Role) -> Seen:
     desk = Desk(tiny.home_of(top), url="http://127.0.0.1", clock=lambda: AT)
     token = desk.links.issue("tiny", person, role, at=AT, days=2)
     client = TestClient(make_app(desk), base_url="http://127.0.0.1")
@@ -77,8 +111,13 @@ def walk(top: Path, person: str, role: Role) -> Seen:
     study = tiny.study_of(top)
     seen["sheet.html"] = (200, [], offline_page(study, person))
     write_sheets(study, person, top / "handed", page=seen["sheet.html"][2])
-    for path in sorted((top / "handed").rglob("*")):
-        seen[f"file {path.relative_to(top / 'handed')}"] = (200, [], path.read_bytes() if path.is_file() else b"")
+    for tool in SHEET_TOOLS:
+        write_sheets(study, person, top / "handed-for" / tool, tool=tool)
+    for path in sorted((top / "handed").rglob("*")) + sorted((top / "handed-for").rglob("*")):
+        seen[f"file {path.relative_to(top)}"] = (200, [], path.read_bytes() if path.is_file() else b"")
+    for (query,), part in sheet_of(study, person).group_by("query_id", maintain_order=True):
+        prompt = render(blind_rows(part)[:5], rubric=study.rubric, top_grade=study.design.scale.top, nonce="0" * 32)
+        seen[f"prompt {query}"] = (200, [], prompt.encode())
     return seen
 
 

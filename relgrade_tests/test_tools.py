@@ -91,7 +91,7 @@ def test_cells_come_back_through_a_csv_file(tmp_path_factory: pytest.TempPathFac
 
 def test_a_spreadsheet_goes_out_and_comes_back_with_every_id_as_it_was(tmp_path: Path) -> None:
     """P25, P42: ids and texts that look like formulas or numbers too."""
-    sheet = tool_sheet(blind(), "spreadsheet", grader="ann", scale=LABELS)["sheet.csv"].decode()
+    sheet = tool_sheet(blind(), "spreadsheet", grader="ann", scale=LABELS, mark="t0")["sheet.csv"].decode()
     assert all(not cell.startswith(("=", "-")) for row in csv.reader(io.StringIO(sheet)) for cell in row)
     filled = [row for row in csv.reader(io.StringIO(sheet, newline=""))]
     header = filled[0]
@@ -107,7 +107,7 @@ def test_a_spreadsheet_goes_out_and_comes_back_with_every_id_as_it_was(tmp_path:
 
 def test_quepid_ratings_go_out_and_come_back_by_the_text_of_the_query(tmp_path: Path) -> None:
     """P25: Quepid trims cells and writes a blank before what a spreadsheet would run."""
-    sheet = tool_sheet(blind(), "quepid", grader="ann", scale=LABELS)["quepid.csv"].decode()
+    sheet = tool_sheet(blind(), "quepid", grader="ann", scale=LABELS, mark="t0")["quepid.csv"].decode()
     assert sheet.splitlines()[0] == "query,docid,rating"
     assert " =SUM(A1),6901234567890," in sheet and ", -b," in sheet
     filled = "\n".join(line + ("2.0" if i else "") for i, line in enumerate(sheet.splitlines())) + "\n"
@@ -121,7 +121,7 @@ def test_quepid_ratings_go_out_and_come_back_by_the_text_of_the_query(tmp_path: 
 def test_queries_with_one_text_are_not_written_for_a_tool_that_knows_no_ids(tmp_path: Path) -> None:
     same = QUERIES.with_columns(query=pl.when(pl.col("query_id") == "007").then(pl.lit("CAFÉ ")).otherwise("query"))
     with pytest.raises(Refused, match="can't tell these queries apart"):
-        tool_sheet(blind(same), "quepid", grader="ann", scale=LABELS)
+        tool_sheet(blind(same), "quepid", grader="ann", scale=LABELS, mark="t0")
     with pytest.raises(Refused, match="can't be told apart by their text"):
         read(tmp_path, "query,docid,rating\ncafé,=c,1\n", "quepid-ratings", asked=Asked(same, PAIRS))
 
@@ -141,10 +141,10 @@ def annotation(**given: Any) -> dict[str, Any]:
 
 def test_label_studio_tasks_go_out_and_annotations_come_back(tmp_path: Path) -> None:
     """P25."""
-    files = tool_sheet(blind(), "label-studio", grader="ann", scale=LABELS)
+    files = tool_sheet(blind(), "label-studio", grader="ann", scale=LABELS, mark="t0")
     tasks = json.loads(files["label-studio.json"])
     assert [list(t) for t in tasks] == [["data"]] * len(tasks), "a task shows a grader nothing but its data (P18)"
-    assert set(tasks[0]["data"]) == {"query_id", "chunk_id", "query", "intent", "header", "text"}
+    assert set(tasks[0]["data"]) == {"query_id", "chunk_id", "query", "intent", "header", "text", "sheet"}
     assert b'<Choice value="2" hotkey="2"' in files["label-studio.xml"]
     for i, task in enumerate(tasks):
         task |= {"id": i, "annotations": [annotation(grade=str(i % 3), reason="says so")]}

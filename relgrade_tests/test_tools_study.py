@@ -145,12 +145,13 @@ def test_a_tools_sheet_holds_what_the_blind_sheet_holds_and_nothing_else(ready: 
         write_sheets(study, "ann", tmp_path / tool, tool=tool)  # type: ignore[arg-type]
     plain = [json.loads(line) for line in (tmp_path / "quepid" / "sheet.jsonl").read_text("utf-8").splitlines()]
     tasks = json.loads((tmp_path / "label-studio" / "label-studio.json").read_text("utf-8"))
-    assert [t["data"] for t in tasks] == plain
+    head = json.loads((tmp_path / "quepid" / "answers.jsonl").read_text("utf-8"))
+    assert [t["data"] for t in tasks] == [{**row, **head} for row in plain] and list(head) == ["sheet"]
     sheet = list(csv.DictReader(io.StringIO((tmp_path / "spreadsheet" / "sheet.csv").read_text("utf-8"), newline="")))
     assert [(r["query_id"], r["doc_id"], r["intent"], r["text"]) for r in sheet] == [
         (r["query_id"], r["chunk_id"], r["intent"], r["text"]) for r in plain
     ]
-    assert {(r["grade"], r["notes"], r["rater_id"]) for r in sheet} == {("", "", "ann")}
+    assert {(r["grade"], r["notes"], r["rater_id"], r["sheet"]) for r in sheet} == {("", "", "ann", head["sheet"])}
     quepid = list(csv.DictReader(io.StringIO((tmp_path / "quepid" / "quepid.csv").read_text("utf-8"), newline="")))
     assert [(r["query"], r["docid"], r["rating"]) for r in quepid] == [(r["query"], r["chunk_id"], "") for r in plain]
 

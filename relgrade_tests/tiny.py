@@ -137,7 +137,7 @@ def grade_all(
     """
     study = study_of(top, name=name)
     write_sheets(study, who, top / "out" / name / who)
-    rows = [answer(r, by) for r in blind_rows(sheet_of(study, who))[:at_most]]
+    rows = [answer(r, by, hand=f"{who}, round {study.round}: ") for r in blind_rows(sheet_of(study, who))[:at_most]]
     for row in rows[len(rows) - later :]:
         row |= {"grade": None, "judge_later": True}
     return hand_in(top, who, rows, name=name)
@@ -152,13 +152,15 @@ def hand_in(top: Path, who: str, rows: list[dict[str, object]], *, name: str = N
     return taken.new + taken.changed + taken.same
 
 
-def answer(row: dict[str, str], by: Truth = truth) -> dict[str, object]:
-    """A P19 row for a row of a sheet; unrateable where `by` gives no grade."""
+def answer(row: dict[str, str], by: Truth = truth, *, hand: str = "") -> dict[str, object]:
+    """A P19 row for a row of a sheet; unrateable where `by` gives no grade. `hand` begins the reason: people don't find
+    the same words.
+    """
     grade = by(row["query"], row["chunk_id"])
     return {
         "query_id": row["query_id"],
         "chunk_id": row["chunk_id"],
-        "reason": f"chunk is about thing {number(row['chunk_id'])}",
+        "reason": f"{hand}chunk is about thing {number(row['chunk_id'])}",
         "grade": grade,
         **({"unrateable": True} if grade is None else {}),
     }

@@ -91,8 +91,20 @@ def collect(
             "--map", metavar="RATING=GRADE", help="What a rating of another tool means, such as 100.000=2; repeated."
         ),
     ] = None,
+    alike_because: Annotated[
+        str | None,
+        typer.Option(
+            "--alike-because",
+            metavar="WHY",
+            help="Take rows that are another grader's, or another round's, all the same; it goes on record (P25).",
+        ),
+    ] = None,
 ) -> None:
-    """Take a grader's answers: good rows are kept, bad ones refused one by one with reasons."""
+    """Take a grader's answers: good rows are kept, bad ones refused one by one with reasons. A file of another
+    grader's sheet is refused whole.
+    """
+    if alike_because is not None and not alike_because.strip():
+        raise Refused("What goes on record has a reason", [Fault("--alike-because", "nothing", "why, in words")])
     if form in (Form.rows, Form.qrels) and (judge is not None or map_):
         raise Refused(
             "--judge and --map are for other tools' files",
@@ -103,7 +115,14 @@ def collect(
         study = open_study(home(), name)
         try:
             taken = returns.collect(
-                study, grader, path, name=str(path), form=form.value, judge=judge, ratings=map_ or ()
+                study,
+                grader,
+                path,
+                name=str(path),
+                form=form.value,
+                judge=judge,
+                ratings=map_ or (),
+                alike_because=alike_because,
             )
         except Refused as whole:
             warn(whole.message())

@@ -8,6 +8,7 @@ import hashlib
 from relgrade_assets.desk.app import asset
 from relgrade_assets.desk.pages import TEMPLATES, sheet_data
 from relgrade_assets.io import own_work
+from relgrade_assets.io.binding import token
 from relgrade_assets.io.study import Study
 
 
@@ -16,7 +17,8 @@ def page(study: Study, person: str) -> bytes:
     sheet = own_work.own_sheet(study, person)
     keep = ["query_id", "chunk_id", "query", "intent", "header", "text"]
     rows = [{"i": i, **row, "answer": None} for i, row in enumerate(sheet.rows.select(keep).to_dicts())]
-    data = {**sheet_data(study, person), "sheet": sheet.digest[:16], "rows": rows}
+    mark = token(study, study.round, person, sheet.digest)
+    data = {**sheet_data(study, person), "sheet": sheet.digest[:16], "token": mark, "rows": rows}
     style = asset("desk.css").decode()
     script = asset("text.js").decode() + asset("grade.js").decode()
     html = TEMPLATES.get_template("offline.html").render(

@@ -86,6 +86,11 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ),
         ("P41", "key and measures are published", done("published_key")),
     ]
+    after += [
+        ("P25", f"answers like another's were taken: {event.body['why']}", "note")
+        for event in study.log
+        if event.kind == "alike_taken" and event.round == study.round
+    ]
     cannot = [
         ("P46", "queries that nobody typed", "note"),
         ("P46", "what is generated from the passages afterwards", "note"),

@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "opened": ("round", "cause", "what", "by", "protocol_digest"),
     "intents_locked": ("round", "digest"),
     "audit_locked": ("round", "digest"),
+    "alike_taken": ("round", "grader", "other", "other_round", "pairs", "alike", "reasons", "verbatim", "why"),
     "gate_failed": ("round", "grades_digest", "audit_grades_digest", "gates"),
     "frozen": ("round", "key_digest"),
     "first_reading": ("round", "key_digest"),
@@ -36,7 +37,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "corrected": ("round", "key_digest"),
     "voided": ("round", "key_digest", "why"),
 }
-"""Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35)."""
+"""Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35);
+`alike_taken`: answers were taken although they are another grader's or another round's (P25), graders by pseudonym."""
 
 BY, SALT, BY_DIGEST = "by", "by_salt", "by_sha256"
 

@@ -56,14 +56,18 @@ def read_tool(
     reason_needed: Literal["all", "above_zero", "none"],
     judge: str | None = None,
     ratings: Sequence[str] = (),
+    bound: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> tuple[GradeRows, int]:
-    """The rows of one judge for the pairs that are asked, and how many others were passed over.
+    """The rows of one judge for the pairs that are asked, and how many others were passed over. `bound` is called with
+    the tokens of sheets that the file carries before anything is made of it.
 
     Raises Refused as the tool's reader does; where nothing fits what is asked; and where the file has no reasons and
     they are needed.
     """
     mapping = parse_map(ratings, top_grade=top_grade)
-    raw = of_judge(_read(path, name, tool, judge), judge, name=name)
+    whole = _read(path, name, tool, judge)
+    bound(whole.sheets)
+    raw = of_judge(whole, judge, name=name)
     bare = tool in _WITHOUT_REASONS or (tool == "quepid-book" and raw.frame["reason"].null_count() == raw.frame.height)
     if bare and reason_needed != "none":
         mend = "Declare 'imported_without_reasons' under deviations with a reason."

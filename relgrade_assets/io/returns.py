@@ -4,7 +4,7 @@ kept (P20, P23, P25).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +12,7 @@ from typing import Literal
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.io.binding import require_own, require_unlike
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.imports import Asked, Tool, read_tool
 from relgrade_assets.io.readers.intents import read_reviews
@@ -23,6 +24,8 @@ from relgrade_assets.io.worksheets import row_digests, sheet_of
 from relgrade_assets.protocol.canonical import canonical_json
 
 Form = Literal["rows", "qrels"] | Tool
+Bound = Callable[[Sequence[str]], None]
+"""Refuses the tokens of sheets other than the grader's own."""
 _PAIR = ["query_id", "chunk_id"]
 
 
@@ -67,21 +70,26 @@ def collect(
     form: Form = "rows",
     judge: str | None = None,
     ratings: Sequence[str] = (),
+    alike_because: str | None = None,
 ) -> Taken:
     """Take a grader's answers from a file. Good rows are in the ledger when this returns, bad rows are recorded there
     as refused. Of another tool's file, `judge` says whose judgments are taken and `ratings` (`100.000=2`) what its
-    ratings mean (P25).
+    ratings mean (P25). `alike_because`: why rows that are another's are taken all the same.
 
-    Refused as a whole where the file can't be read, where the sheet was made anew since it was written out, or after
-    the freeze (P35).
+    Refused as a whole where the file can't be read, where it carries the token of another sheet, where its rows are
+    another grader's or round's, where the sheet was made anew since it was written out, or after the freeze (P35).
     """
     sheet = sheet_of(study, grader)
     study.require_protocol_of_round()
     _require_issued(study, grader, sheet)
+
+    def bound(tokens: Sequence[str]) -> None:
+        require_own(study, grader, content_digest(sheet), tokens, name=name)
+
     if form == "rows" or form == "qrels":
-        read = _rows(study, grader, path, name, form)
+        read = _rows(study, grader, path, name, form, bound)
     else:
-        read = _tool_rows(study, grader, path, name, form, sheet, judge, ratings)
+        read = _tool_rows(study, grader, path, name, form, sheet, judge, ratings, bound)
     known = read.good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
     rows = known.drop_nulls("row_digest")
     strangers = known.filter(pl.col("row_digest").is_null()).to_dicts()
@@ -97,6 +105,7 @@ def collect(
         faults.append(fault)
         refused.append((row["line"], _as_text(row), str(fault)))
     if rows.height:
+        require_unlike(study, grader, rows, name=name, because=alike_because)
         open_first_round(study)
     taken = study.ledger.record_answers(
         study.name, study.round, grader, rows.drop("line"), source=name, at=study.clock()
@@ -109,7 +118,7 @@ def _as_text(row: dict[str, object]) -> str:
     return canonical_json({k: row[k] for k in (*_PAIR, "reason", "grade")}).decode()
 
 
-def _rows(study: Study, grader: str, path: Path, name: str, form: Literal["rows", "qrels"]) -> _Rows:
+def _rows(study: Study, grader: str, path: Path, name: str, form: Literal["rows", "qrels"], bound: Bound) -> _Rows:
     d = study.design
     top = d.scale.top
     if form == "qrels":
@@ -149,6 +158,7 @@ def _rows(study: Study, grader: str, path: Path, name: str, form: Literal["rows"
         return _Rows(good, faults, refused, qrels.notices)
     auditor_is_human = grader == d.auditor.name and d.auditor.kind == "human"
     read = read_grades(path, name=name, top_grade=top, reason_needed="above_zero" if auditor_is_human else "all")
+    bound(read.sheets)
     return _Rows(read.good, read.bad, read.bad_lines, read.notices)
 
 
@@ -161,6 +171,7 @@ def _tool_rows(
     sheet: pl.DataFrame,
     judge: str | None,
     ratings: Sequence[str],
+    bound: Bound,
 ) -> _Rows:
     """Another tool's judgments of the pairs that are on the sheet (P25)."""
     d = study.design
@@ -174,6 +185,7 @@ def _tool_rows(
         reason_needed="none" if d.declared("imported_without_reasons") else "above_zero" if human_auditor else "all",
         judge=judge,
         ratings=ratings,
+        bound=bound,
     )
     return _Rows(read.good, read.bad, read.bad_lines, read.notices, passed_over)
 

@@ -121,12 +121,7 @@ class Study:
         """What query ids are keyed with (P7): the seed, or where the log is private a random text that never leaves
         the store.
         """
-        path = self._secret_file
-        if self.known_secret is None:
-            with locked(path.with_suffix(".lock"), wait_seconds=10):
-                if not path.is_file():
-                    write_bytes(path, secrets.token_hex(32).encode(), mode=0o600)
-        return self.known_secret or path.read_text()
+        return self.known_secret or self._drawn(self._secret_file)
 
     @property
     def known_secret(self) -> str | None:
@@ -135,9 +130,22 @@ class Study:
             return self.design.seed
         return self._secret_file.read_text() if self._secret_file.is_file() else None
 
+    @cached_property
+    def sheet_secret(self) -> str:
+        """What the tokens of sheets are keyed with: random text that never leaves the store, in every study (P25)."""
+        return self._drawn(self._secret_file.with_name(f"{self.name}.sheets"))
+
     @property
     def _secret_file(self) -> Path:
         return self.home.state / "secrets" / self.name
+
+    def _drawn(self, path: Path) -> str:
+        """A secret's text; drawn where there is none yet."""
+        if not path.is_file():
+            with locked(path.with_name(f"{path.name}.lock"), wait_seconds=10):
+                if not path.is_file():
+                    write_bytes(path, secrets.token_hex(32).encode(), mode=0o600)
+        return path.read_text()
 
     # tables
 

@@ -1,6 +1,7 @@
 """A grader's blind sheet in the form of another tool (P18, P25): a spreadsheet, Label Studio's tasks, Quepid's ratings.
 
-The same rows in the same order as the sheet's own file, and nothing more. Reading the answers back is `imports`'.
+The same rows in the same order as the sheet's own file, and nothing more but the sheet's token, where the form has a
+place for it. Reading the answers back is `imports`'.
 """
 
 from __future__ import annotations
@@ -26,31 +27,32 @@ FILES = ("sheet.csv", "label-studio.json", "label-studio.xml", "quepid.csv")
 Row = Mapping[str, str]
 
 
-def tool_sheet(rows: Sequence[Row], tool: SheetTool, *, grader: str, scale: Scale) -> dict[str, bytes]:
-    """The files of one grader's sheet; `rows` are blind rows in sheet order.
+def tool_sheet(rows: Sequence[Row], tool: SheetTool, *, grader: str, scale: Scale, mark: str) -> dict[str, bytes]:
+    """The files of one grader's sheet; `rows` are blind rows in sheet order, `mark` is the sheet's token.
 
     Raises Refused for ids that a CSV can't hold, and, for Quepid, which knows queries by their text alone, where two
     queries have one text.
     """
     makers: dict[str, Callable[[], dict[str, bytes]]] = {
-        "spreadsheet": lambda: {"sheet.csv": _spreadsheet(rows, grader)},
-        "label-studio": lambda: {"label-studio.json": _tasks(rows), "label-studio.xml": _labels(scale)},
+        "spreadsheet": lambda: {"sheet.csv": _spreadsheet(rows, grader, mark)},
+        "label-studio": lambda: {"label-studio.json": _tasks(rows, mark), "label-studio.xml": _labels(scale)},
         "quepid": lambda: {"quepid.csv": _quepid(rows)},
     }
     return makers[tool]()
 
 
-def _spreadsheet(rows: Sequence[Row], grader: str) -> bytes:
+def _spreadsheet(rows: Sequence[Row], grader: str, mark: str) -> bytes:
     refuse_for_csv(rows, "sheet.csv", APOSTROPHE, ("query_id", "chunk_id"))
-    header = ("query_id", "query_text", "doc_id", "grade", "rater_id", "notes", "intent", "header", "text")
-    return csv_bytes(
-        header,
-        ((r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], r["header"], r["text"]) for r in rows),
+    header = ("query_id", "query_text", "doc_id", "grade", "rater_id", "notes", "intent", "header", "text", "sheet")
+    cells = (
+        (r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], r["header"], r["text"], mark)
+        for r in rows
     )
+    return csv_bytes(header, cells)
 
 
-def _tasks(rows: Sequence[Row]) -> bytes:
-    tasks = [{"data": {column: r[column] for column in BLIND}} for r in rows]
+def _tasks(rows: Sequence[Row], mark: str) -> bytes:
+    tasks = [{"data": {**{column: r[column] for column in BLIND}, "sheet": mark}} for r in rows]
     return (json.dumps(tasks, ensure_ascii=False, indent=1) + "\n").encode()
 
 

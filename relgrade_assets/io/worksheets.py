@@ -15,16 +15,23 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import replace_folder, write_bytes
+from relgrade_assets.io.binding import token
 from relgrade_assets.io.cells import csv_bytes, unmarked
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.readers.intents import read_intents
+from relgrade_assets.io.readers.quepid import read_ratings
 from relgrade_assets.io.readers.records import Column, read_records
+from relgrade_assets.io.readers.spreadsheet import read_spreadsheet
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
 from relgrade_assets.io.tool_sheets import FILES, SheetTool, tool_sheet
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.methods import sheets as sheet_methods
 from relgrade_assets.protocol.canonical import digest
 
+ANSWERS = "answers.jsonl"
+"""The file that a grader's rows are written into: its first line is the sheet's token."""
+GRADED_IN_PLACE = {"sheet.csv": read_spreadsheet, "quepid.csv": read_ratings}
+"""Files of other tools' forms that are filled in as they are, and their readers."""
 AT_ONCE = 5
 """Chunks an agent is shown at a time (P21)."""
 
@@ -50,19 +57,25 @@ def sheet_of(study: Study, grader: str) -> pl.DataFrame:
 def write_sheets(
     study: Study, grader: str, folder: Path, *, page: bytes | None = None, tool: SheetTool | None = None
 ) -> int:
-    """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, and `queries/<query_id>/<n>.jsonl` of five
-    chunks each; `page` as `sheet.html` and the sheet in the form of `tool` beside them. Returns the pairs.
+    """Write a grader's blind sheet (P18): `sheet.jsonl`, `rubric.md`, `answers.jsonl` with the sheet's token to be
+    filled in below it (P25), and `queries/<query_id>/<n>.jsonl` of five chunks each; `page` as `sheet.html` and the
+    sheet in the form of `tool` beside them. Returns the pairs.
 
     Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else. Refused where
-    `folder` holds anything else than a sheet.
+    `folder` holds anything else than a sheet, or answers.
     """
     rows = sheet_of(study, grader)
     _require_own_folder(folder)
-    files = {"rubric.md": study.rubric.encode(), "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows))}
+    mark = token(study, study.round, grader, content_digest(rows))
+    files = {
+        "rubric.md": study.rubric.encode(),
+        "sheet.jsonl": _json_lines(sheet_methods.blind_rows(rows)),
+        ANSWERS: _json_lines([{"sheet": mark}]),
+    }
     if page is not None:
         files["sheet.html"] = page
     if tool is not None:
-        files |= tool_sheet(sheet_methods.blind_rows(rows), tool, grader=grader, scale=study.design.scale)
+        files |= tool_sheet(sheet_methods.blind_rows(rows), tool, grader=grader, scale=study.design.scale, mark=mark)
     for (query,), part in rows.group_by("query_id", maintain_order=True):
         blind = sheet_methods.blind_rows(part)
         for n, start in enumerate(range(0, len(blind), AT_ONCE), start=1):
@@ -73,15 +86,35 @@ def write_sheets(
 
 
 def _require_own_folder(folder: Path) -> None:
-    """The folder is replaced whole, so it must hold a sheet or nothing."""
+    """The folder is replaced whole, so it must hold a sheet or nothing; answers would be lost."""
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    other = [name for name in there if name not in ("rubric.md", "sheet.jsonl", "sheet.html", "queries", *FILES)]
+    other = [n for n in there if n not in ("rubric.md", "sheet.jsonl", "sheet.html", "queries", ANSWERS, *FILES)]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         raise Refused(
             f"{folder} is not the folder of a sheet, so none was written into it",
             [Fault(str(folder), f"{', '.join(other[:3])}{more}", "no folder, or one with a sheet alone")],
         )
+    filled = [name for name in there if _filled(folder / name)]
+    if filled:
+        mend = "Collect them first, then move the file away; or give another folder by --out."
+        raise Refused(
+            f"{folder} holds answers, so no sheet was written over them",
+            [Fault(str(folder / name), "a file that was filled in", "no answer in it", mend) for name in filled],
+        )
+
+
+def _filled(path: Path) -> bool:
+    """Whether a file to be filled in has an answer; one that can't be read any more may have some."""
+    try:
+        if path.name == ANSWERS:
+            return sum(1 for line in path.read_bytes().splitlines() if line.strip()) > 1
+        if path.name in GRADED_IN_PLACE:
+            raw = GRADED_IN_PLACE[path.name](path, name=path.name).frame
+            return bool(raw.select(pl.any_horizontal(pl.col("rating", "reason").is_not_null())).to_series().any())
+    except Refused:
+        return True
+    return False
 
 
 def sheet_digest(study: Study, grader: str) -> str:

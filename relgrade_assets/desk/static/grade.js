@@ -171,7 +171,7 @@
 
   function exportRows() {
     const done = data.rows.filter((row) => markOf(row.answer) === "d");
-    const text = done.map((row) => JSON.stringify(p19(row, row.answer)) + "\n").join("");
+    const text = JSON.stringify({ sheet: data.token }) + "\n" + done.map((row) => JSON.stringify(p19(row, row.answer)) + "\n").join("");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
     link.download = data.experiment + "-" + data.person + "-round-" + data.round + ".jsonl";

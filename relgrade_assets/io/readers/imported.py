@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -38,13 +38,15 @@ RAW: dict[str, type[pl.DataType]] = {
 @dataclass(frozen=True, slots=True)
 class Raw:
     """A file's judgments as they stand: `frame` has the columns RAW. `whole_floats`: the tool writes 2 as 2.0.
-    `rating_words`: its ratings are labels or figures of its own, and need a declared mapping.
+    `rating_words`: its ratings are labels or figures of its own, and need a declared mapping. `sheets`: the tokens of
+    sheets that the file carries.
     """
 
     frame: pl.DataFrame
     notices: tuple[Notice, ...]
     whole_floats: bool = False
     rating_words: bool = False
+    sheets: tuple[str, ...] = ()
 
 
 def row(line: int, place: str, **given: Any) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def of_judge(raw: Raw, judge: str | None, *, name: str) -> Raw:
     if judge not in there:
         raise Refused(f"{name} has no judge {judge!r}", [Fault("--judge", shown(judge), f"one of: {listed}")])
     own = raw.frame.filter(pl.col("grader") == judge)
-    return Raw(own, raw.notices, raw.whole_floats, raw.rating_words)
+    return replace(raw, frame=own)
 
 
 def parse_map(pairs: Sequence[str], *, top_grade: int) -> dict[str, int | None]:

@@ -41,12 +41,14 @@ class GradeRows:
     """`good` has line, query_id, chunk_id, reason and grade (null where there is none) and three flags.
 
     `bad` has every fault; `bad_lines` each refused line once: its number, its text cut to 2,000 characters, and why.
+    `sheets`: the tokens of sheets that the file carries.
     """
 
     good: pl.DataFrame
     bad: tuple[Fault, ...]
     bad_lines: tuple[tuple[int, str, str], ...]
     notices: tuple[Notice, ...]
+    sheets: tuple[str, ...] = ()
 
 
 def read_grades(
@@ -58,6 +60,7 @@ def read_grades(
     inside: Path | None = None,
 ) -> GradeRows:
     """P19 rows, graded 0 to `top_grade`; a pair twice with one answer is taken once and counted, with two both are bad.
+    A line `{"sheet": TOKEN}`, anywhere, is no row: it says for which sheet the answers are.
 
     Raises Refused only where the file can't be read as text, Missing where there is none. Notices: byte_order_mark,
     crlf, blank_lines, repeated_pairs.
@@ -67,9 +70,13 @@ def read_grades(
     whys: dict[int, list[Fault]] = {}
     raws: dict[int, str] = {}
     blank = 0
+    sheets: list[str] = []
     for line, raw, pairs, syntax in _lines(text.data, name):
         if not raw:
             blank += 1
+            continue
+        if pairs is not None and len(pairs) == 1 and pairs[0][0] == "sheet" and type(pairs[0][1]) is str:
+            sheets.append(pairs[0][1])
             continue
         row, faults = (None, syntax) if pairs is None else _row(pairs, f"{name}, line {line}", top_grade, reason_needed)
         if faults or row is None:
@@ -88,7 +95,7 @@ def read_grades(
         (line, raws[line], "; ".join(f"found {f.found}, expected {f.expected}" for f in whys[line]))
         for line in sorted(whys)
     )
-    return GradeRows(frame, bad, reasons, tuple(notices))
+    return GradeRows(frame, bad, reasons, tuple(notices), tuple(dict.fromkeys(sheets)))
 
 
 def check_row(

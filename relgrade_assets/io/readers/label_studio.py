@@ -1,7 +1,8 @@
 """Label Studio's JSON export (P25): a list of tasks, each with its annotations; the shape that `worksheets` asks for.
 
-A task's data hold query_id and chunk_id. An annotation's results are read by their control's name: `grade` (choices,
-rating or number), `reason` (textarea), `flags` (choices). Predictions and skipped annotations are no judgments.
+A task's data hold query_id and chunk_id, and the sheet's token. An annotation's results are read by their control's
+name: `grade` (choices, rating or number), `reason` (textarea), `flags` (choices). Predictions and skipped annotations
+are no judgments.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def read_label_studio(path: Path, *, name: str, inside: Path | None = None) -> R
         raise Refused(f"{name} can't be used", [Fault(name, described(tasks), "a list of tasks", mend)])
     faults = Faults(name)
     rows: list[dict[str, Any]] = []
+    sheets: list[str] = []
     skipped = bare = 0
     for t, task in enumerate(tasks):
         at = f"[{t}]"
@@ -37,6 +39,8 @@ def read_label_studio(path: Path, *, name: str, inside: Path | None = None) -> R
         if not isinstance(data, dict) or not all(_id(data.get(k)) for k in ("query_id", "chunk_id")):
             faults.add(0, "no data with query_id and chunk_id", "a task as `relgrade sheets` wrote it", column=at)
             continue
+        if _id(data.get("sheet")):
+            sheets.append(str(data["sheet"]))
         given = task.get("annotations", [])
         if not isinstance(given, list) or not all(isinstance(a, dict) for a in given):
             faults.add(0, described(given), "a list of annotations", column=f"{at}.annotations")
@@ -63,7 +67,7 @@ def read_label_studio(path: Path, *, name: str, inside: Path | None = None) -> R
         ("tasks_without_annotation", bare, "tasks have no annotation yet"),
     ]
     all_notices = (*notices, *(Notice(code, n, f"{name}: {text}") for code, n, text in counted if n))
-    return Raw(raw_frame(rows, name, "tasks with annotations"), all_notices)
+    return Raw(raw_frame(rows, name, "tasks with annotations"), all_notices, sheets=tuple(dict.fromkeys(sheets)))
 
 
 def _id(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """A spreadsheet saved as CSV (P25): `query_id,query_text,doc_id,grade,rater_id,notes`, other columns let be.
 
-`notes` is the reason. A grade cell may say `unrateable` or `later`; an empty one is no grade yet. What a spreadsheet
-does to ids is told by `mangled`, against ids that are known.
+`notes` is the reason, `sheet` the token of the sheet as it was written out. A grade cell may say `unrateable` or
+`later`; an empty one is no grade yet. What a spreadsheet does to ids is told by `mangled`, against ids that are known.
 """
 
 from __future__ import annotations
@@ -52,4 +52,5 @@ def read_spreadsheet(path: Path, *, name: str, inside: Path | None = None) -> Ra
             )
         )
     faults.refuse()
-    return Raw(raw_frame(rows, name, "rows of doc_id and grade"), table.notices)
+    tokens = dict.fromkeys(cell.strip() for cell in table.columns.get("sheet", ()) if cell.strip())
+    return Raw(raw_frame(rows, name, "rows of doc_id and grade"), table.notices, sheets=tuple(tokens))
