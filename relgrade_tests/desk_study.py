@@ -17,14 +17,16 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import sqlalchemy as sa
 import tiny
 import uvicorn
 
 from relgrade_assets.cli.run import run
 from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
+from relgrade_assets.io.ledger import METADATA
 from relgrade_assets.io.links import Role
-from relgrade_assets.io.study import utc_now
+from relgrade_assets.io.study import ledger_at, utc_now
 
 ARMS = {"mine": ("zyxlexical", "wvudense"), "other": ("qqqhybrid", "pppsparse")}
 STEPS = {"mine": ([0, 5, 6, 7, 8], [1, 0, 5, 2, 3]), "other": ([8, 7, 6, 1, 2], [3, 5, 0, 7, 8])}
@@ -88,10 +90,25 @@ def _stage(stage: str, world: str, graders: tuple[str, ...]) -> Path:
     return top
 
 
-def copy(stage: str, to: Path, *, world: str = "mine", graders: tuple[str, ...] = ("ann", "dan")) -> Path:
-    """A home of the test's own at a stage: `sample` (intents to review), `sheets` (to grade), `verdicts` (judged)."""
+def copy(
+    stage: str, to: Path, *, world: str = "mine", graders: tuple[str, ...] = ("ann", "dan"), ledger: str | None = None
+) -> Path:
+    """A home of the test's own at a stage: `sample` (intents to review), `sheets` (to grade), `verdicts` (judged).
+    With `ledger` its ledger is there: an empty database, into which every row is taken over.
+    """
     shutil.copytree(_stage(stage, world, graders), to, dirs_exist_ok=True)
     tiny.settings(to)
+    if ledger is not None:
+        before = ledger_at(tiny.home_of(to).ledger_url)
+        tiny.ELSEWHERE[to] = ledger
+        for table in METADATA.sorted_tables:
+            columns = [c for c in table.columns if c.name != "id"]
+            order = table.primary_key.columns
+            rows = before.read(
+                lambda c, t=columns, o=order: [dict(r) for r in c.execute(sa.select(*t).order_by(*o)).mappings()]
+            )  # type: ignore[misc]
+            if rows:
+                ledger_at(ledger).write(lambda c, t=table, r=rows: c.execute(sa.insert(t), r))  # type: ignore[misc]
     return to
 
 

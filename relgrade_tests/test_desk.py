@@ -15,6 +15,7 @@ from typing import Any
 
 import desk_study
 import polars as pl
+import postgres
 import pytest
 import tiny
 from starlette.testclient import TestClient
@@ -68,9 +69,11 @@ class Person:
         return self.post("answer", {"row": p19, "row_digest": row["row_digest"], "key": key}, csrf)
 
 
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return desk_study.copy("sheets", tmp_path)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def top(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The study with its sheets made. On PostgreSQL too, in the full count; `test_desk_kill` has both in the small."""
+    ledger = postgres.fresh(request.getfixturevalue("postgres_url")) if request.param == "postgresql" else None
+    return desk_study.copy("sheets", tmp_path, ledger=ledger)
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from relgrade_assets.desk.app import STATIC, make_app
 from relgrade_assets.desk.offline import page as offline_page
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.io.links import Role
-from relgrade_assets.io.worksheets import sheet_of, write_sheets
 from relgrade_assets.io.tool_sheets import SHEET_TOOLS
+from relgrade_assets.io.worksheets import sheet_of, write_sheets
 from relgrade_assets.methods.prompt import render
 from relgrade_assets.methods.sheets import BLIND, blind_rows
 

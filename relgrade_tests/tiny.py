@@ -56,9 +56,14 @@ deviations:
 """
 
 
+ELSEWHERE: dict[Path, str] = {}
+"""Ledgers of homes that are not in their own folder: top folder to database URL."""
+
+
 def home_of(top: Path) -> Home:
     """A home in a folder of the test's own."""
-    return Home(top, top / ".relgrade", f"sqlite:///{top / '.relgrade' / 'ledger.sqlite'}")
+    own = f"sqlite:///{top / '.relgrade' / 'ledger.sqlite'}"
+    return Home(top, top / ".relgrade", ELSEWHERE.get(top, own))
 
 
 def number(text: str) -> int:
