@@ -404,13 +404,18 @@ def test_before_the_sheet_is_opened_no_answer_is_taken(desk: Desk, top: Path) ->
     assert other.get("marks").status_code == 200 and kept(top).is_empty()
 
 
-def test_a_frozen_round_takes_no_answer(desk: Desk, top: Path) -> None:
-    """P35."""
+FROZEN = ("frozen", {"round": 1, "key_digest": "d"})
+FAILED = ("gate_failed", {"round": 1, "grades_digest": "g", "audit_grades_digest": "a", "gates": []})
+
+
+@pytest.mark.parametrize(("kind", "event"), [FROZEN, FAILED])
+def test_a_closed_round_takes_no_answer(kind: str, event: dict[str, Any], desk: Desk, top: Path) -> None:
+    """P30, P35: the page is told that it is over; told to wait, it would send the answer again and again."""
     ann = Person(desk, "ann")
     csrf, rows = ann.csrf(), ann.rows()
     assert ann.answer(rows[0], 1, csrf, key="before").status_code == 200
     study = tiny.study_of(top)
-    events.append(study.ledger, "tiny", "frozen", {"round": 1, "key_digest": "d"}, tiny.AT)
+    events.append(study.ledger, "tiny", kind, event, tiny.AT)
     for row, key in ((rows[0], "x"), (rows[1], "y")):
         refused = ann.answer(row, 2, csrf, key=key)
         assert (refused.status_code, refused.json()["code"]) == (409, "closed")

@@ -151,6 +151,10 @@ class Recorded:
     same: int
 
 
+class Closed(Refused):
+    """The round takes no answers any more: it is frozen, or failed a gate."""
+
+
 class Ledger(Database):
     """The ledger behind `url`. Raises Refused as `Database` does; so does every method where the database goes away."""
 
@@ -408,7 +412,7 @@ def _refuse_if_closed(
         )
         for row in fresh[:20]
     ]
-    raise Refused(
+    raise Closed(
         f"Round {round} of {experiment} {why} and takes no answers; `relgrade revise` opens the next round",
         faults,
         total=len(fresh),

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, NotThere, Refused
 from relgrade_assets.io.frames import content_digest
-from relgrade_assets.io.ledger import ROWS
+from relgrade_assets.io.ledger import ROWS, Closed
 from relgrade_assets.io.ledger import answers as answers_table
 from relgrade_assets.io.readers.judgments import check_row
 from relgrade_assets.io.rounds import open_first_round
@@ -34,7 +34,7 @@ _FLAGS = ("unrateable", "judge_later", "corpus_cleanup")
 TEXTS = {
     "not_ready": "This can't be shown at the moment. Tell the study's owner.",
     "remade": "The sheet was made anew since you opened it. Reload the page; what you have read and not sent is kept.",
-    "closed": "This round is closed: its key is frozen, and no answer can change (P35).",
+    "closed": "This round is closed, and no answer can change any more (P30, P35).",
     "changed": "Design or rubric were changed after grading began. Tell the study's owner.",
     "busy": "The answer can't be kept at the moment. It waits in your browser and is sent again.",
     "bad_row": "This is no answer:",
@@ -194,7 +194,7 @@ def take(study: Study, person: str, row: Mapping[str, object], row_digest: str, 
         try:
             study.ledger.record_answers(study.name, study.round, person, frame, source=source, at=study.clock())
         except Refused as refused:
-            if "frozen" in refused.what:
+            if isinstance(refused, Closed):
                 raise NotNow("closed") from refused
             raise NotNow("busy") from refused
 
