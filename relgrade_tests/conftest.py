@@ -60,6 +60,16 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty ledger's URL, on both databases (P23)."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'ledger.db'}"
+    import postgres
+
+    return postgres.fresh(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real collections that lies beside the checkout; the test is skipped where it doesn't."""

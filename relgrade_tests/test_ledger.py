@@ -62,12 +62,9 @@ def opened() -> Iterator[Callable[[str], Ledger]]:
         each.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty ledger's URL, on both databases (P23)."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'state' / 'ledger.db'}"
-    return postgres.fresh(request.getfixturevalue("postgres_url"))
+@pytest.fixture
+def url(ledger_url: str) -> str:
+    return ledger_url
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Only running belongs here: which command, what the prompt says and what the repl
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import selectors
@@ -50,11 +51,15 @@ def environment(given: Mapping[str, str], keeps: Iterable[str]) -> dict[str, str
     return {k: v for k, v in given.items() if k in kept or not (_KEY.search(k) or _LEADS_HERE.match(k))}
 
 
-def require_program(argv: Sequence[str], grader: str) -> None:
-    """Refused where the program is not there, before anything is asked."""
+def require_program(argv: Sequence[str], grader: str, needs: Iterable[str] = ()) -> None:
+    """Refused where the program, or a module of this Python that it needs, is not there, before anything is asked."""
     if shutil.which(argv[0]) is None:
         mend = "Install it, or name another command under run."
         fault = Fault(f"{grader}, run.command", f"no program {argv[0]!r} on PATH", "a program", mend)
+        raise Refused(f"{grader} can't be run", [fault])
+    if absent := [module for module in needs if importlib.util.find_spec(module) is None]:
+        mend = "pip install 'relgrade[local-model]': docs/how-to/local-model.md."
+        fault = Fault(f"{grader}, run.command", f"no {' and no '.join(absent)}", "what the local model needs", mend)
         raise Refused(f"{grader} can't be run", [fault])
 
 

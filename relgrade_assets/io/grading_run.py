@@ -214,7 +214,7 @@ class _Grading:
             return self.progress
         env = agent.environment(os.environ, self.command.keeps)
         try:
-            agent.require_program(self.command.argv, self.grader)
+            agent.require_program(self.command.argv, self.grader, self.command.needs)
         except Refused as absent:
             raise CantStart(absent.what, absent.faults) from None
         self.version = agent.version_of(self.command.version, env)

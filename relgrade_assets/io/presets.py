@@ -7,9 +7,11 @@ it is `agent.py`'s; whether a reply is the asked rows is `methods/reply.py`'s.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relgrade_assets.io import local_model
 from relgrade_assets.protocol.design import Run
 
 SYSTEM = "You are a careful relevance grader. You follow the prompt's instruction and answer with JSON Lines alone."
@@ -41,7 +43,9 @@ def claude_result(printed: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One known command; `model` is put before the model's name; `keeps` are variables of its plan, never taken out."""
+    """One known command; `model` is put before the model's name; `keeps` are variables of its plan, never taken out;
+    `needs` are modules of this Python that it can't do without.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -49,7 +53,10 @@ class Preset:
     model: tuple[str, ...]
     reply: Callable[[str], str]
     keeps: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
+
+LOCAL = (sys.executable, "-P", "-m", local_model.__name__)
 
 PRESETS: dict[str, Preset] = {
     row.name: row
@@ -68,6 +75,8 @@ PRESETS: dict[str, Preset] = {
         ),
         # llm 0.27: prints the reply alone; nothing logged.
         Preset("llm", ("llm", "--no-stream", "--no-log"), ("llm", "--version"), ("--model",), plain),
+        # A model that runs here, from packages: docs/how-to/local-model.md.
+        Preset("local-model", LOCAL, (*LOCAL, "--version"), ("--model",), plain, needs=local_model.MODULES),
     )
 }
 
@@ -81,6 +90,7 @@ class Command:
     model: str
     reply: Callable[[str], str]
     keeps: tuple[str, ...]
+    needs: tuple[str, ...] = ()
 
 
 def command_of(run: Run) -> Command:
@@ -88,5 +98,5 @@ def command_of(run: Run) -> Command:
     if isinstance(run.command, str):
         row = PRESETS[run.command]
         argv = (*row.argv, *((*row.model, run.model) if run.model else ()))
-        return Command(argv, row.version, run.model or "", row.reply, (*row.keeps, *run.allow_environment))
+        return Command(argv, row.version, run.model or "", row.reply, (*row.keeps, *run.allow_environment), row.needs)
     return Command(run.command, (run.command[0], "--version"), run.model or "", plain, run.allow_environment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 TEMPLATE = "1"
 """Version of the template: another wording is another version, recorded with every prompt. Changed with its golden
@@ -15,6 +16,8 @@ test.
 """
 
 NONCE = re.compile("[0-9a-f]{32}")
+_FENCE = re.compile("^with ([0-9a-f]{32}), and every line", re.M)
+_TOP = re.compile("^- grade: a whole number from 0 to ([0-9]+), as the rubric says$", re.M)
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
@@ -75,6 +78,31 @@ def render(rows: Sequence[Mapping[str, str]], *, rubric: str, top_grade: int, no
             f"{nonce} PASSAGE {place} OF {n} ENDS\n",
         ]
     return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a rendered prompt asks: chunks of one query, in order, and the highest grade."""
+
+    query_id: str
+    chunk_ids: tuple[str, ...]
+    top_grade: int
+
+
+def asked_of(prompt: str) -> Asked:
+    """What `render` asked in `prompt`, read from the lines outside the fences. Raises ValueError where it is no such
+    prompt.
+    """
+    found = _FENCE.search(prompt)
+    top = _TOP.search(prompt)
+    if not found or not top:
+        raise ValueError("no prompt of relgrade's template")
+    rest = prompt.split(f"\n{found[1]} RUBRIC ENDS\n", 1)[-1]
+    query = re.search("^query_id: (.*)$", rest, re.M)
+    chunks = re.findall(f"^{found[1]} PASSAGE [1-5] OF [1-5] BEGINS, chunk_id: (.*)$", rest, re.M)
+    if not query or not chunks:
+        raise ValueError("no query or no passage in the prompt")
+    return Asked(json.loads(query[1]), tuple(json.loads(chunk) for chunk in chunks), int(top[1]))
 
 
 def _lines(text: str) -> list[str]:

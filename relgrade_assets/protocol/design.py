@@ -191,7 +191,8 @@ class Run(Part):
     """The command that a model grader is run by (P21), once a prompt, and how much of it at a time."""
 
     command: (
-        Literal["claude", "llm"] | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+        Literal["claude", "llm", "local-model"]
+        | Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
     ) = Field(
         description="A preset's name, or program and arguments as a list; it reads a prompt on standard input and "
         "prints rows. Never a shell."
