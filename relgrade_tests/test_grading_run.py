@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import agents
@@ -16,7 +17,8 @@ from agents import WHO, account, behave, check, fake, pace, prepare
 from tiny import NAME, grade_all, study_of
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import events
+from relgrade_assets.io import agent, events
+from relgrade_assets.io.agent import Ran
 from relgrade_assets.io.grading_run import CantStart, Progress, grade, missing, prompts_of
 
 Patch = pytest.MonkeyPatch
@@ -140,6 +142,28 @@ def test_two_runs_of_one_grader_dont_mix(top: Path, tmp_path: Path, monkeypatch:
         grade(study_of(top), WHO)
     first.join()
     assert account(study_of(top), tmp_path / "none").revisions == 60
+
+
+def test_every_attempt_is_in_the_ledger_before_the_next_prompt(top: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    """P23: what was accepted with its rows, what was refused with its reason; the prompt itself before it is asked."""
+    behave(monkeypatch, journal=tmp_path / "journal", bad=0.4, seed="before")
+    pace(top, concurrency=1, attempts=20, timeout_seconds=1)
+    there: list[tuple[int, int, int, int]] = []
+    started = agent.Agents.run
+
+    def run(self: agent.Agents, argv: Sequence[str], said: bytes, *, timeout: float, folder: str | None = None) -> Ran:
+        if said:
+            a = account(study_of(top), tmp_path / "journal")
+            accepted = a.attempts.filter(pl.col("outcome") == "accepted")
+            rows = accepted["chunk_ids"].list.len().sum()
+            there.append((a.attempts.height, a.revisions - rows, a.prompts.height - accepted.height, a.revisions))
+        return started(self, argv, said, timeout=timeout, folder=folder)
+
+    monkeypatch.setattr(agent.Agents, "run", run)
+    last = grade(study_of(top), WHO)
+    assert last.graded == 60 and last.failed > 3
+    assert [n for n, *_ in there] == list(range(24 + last.failed)), "each attempt before the next"
+    assert {(rows, asked) for _, rows, asked, _ in there} == {(0, 1)} and there[-1][3] in (57, 58)
 
 
 def test_a_frozen_round_stops_the_run(top: Path, tmp_path: Path, monkeypatch: Patch) -> None:

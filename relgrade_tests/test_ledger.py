@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.exc import IntegrityError
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import attempts, events
@@ -242,6 +243,20 @@ def test_nothing_is_changed_or_taken_out(ledger: Ledger, table: str, change: str
     assert (
         ledger.read(lambda c: c.execute(sa.select(sa.func.count()).select_from(METADATA.tables[table])).scalar()) == 1
     )
+
+
+@pytest.mark.parametrize("table", ["answers", "reviews", "events"])
+def test_a_revision_or_a_number_stands_once(ledger: Ledger, table: str) -> None:
+    """P23, P36: the database itself refuses a second row of the same revision, whoever writes it."""
+    record(ledger, rows(("q1", "c1", 1)))
+    review = pl.DataFrame([("q", "d", "ok", "")], schema=["query_id", "row_digest", "verdict", "note"], orient="row")
+    ledger.record_reviews("demo", "eve", review, at=AT)
+    events.append(ledger, "demo", "audit_locked", {"round": 1, "digest": "d"}, AT)
+    columns = ", ".join(c.name for c in METADATA.tables[table].columns if c.name != "id")
+    again = sa.text(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table}")
+    with pytest.raises(IntegrityError), ledger.engine.begin() as connection:
+        connection.execute(again)
+    assert ledger.read(lambda c: c.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar()) == 1
 
 
 def test_an_attempt_and_its_answers_are_recorded_once_and_together(ledger: Ledger) -> None:
