@@ -432,6 +432,17 @@ class PoolTrust(Table):
         unique = ["check", "subject", "measure"]
 
 
+class Report(Table):
+    """The report of the round in both versions, with their digests; the pages lie beside the tables."""
+
+    version: str = pa.Field(isin=["private", "public"], description="The private one holds queries and reasons.")
+    bytes: int = pa.Field(ge=0)
+    sha256: str
+
+    class Config(Table.Config):
+        unique = ["version"]
+
+
 class PublishedKey(Table):
     """The files that left, with their digests (P41)."""
 
@@ -513,6 +524,31 @@ TABLES: dict[str, TableSpec] = {
         ),
         per_round=True,
     ),
+    "report": TableSpec(
+        Report,
+        "publication",
+        (
+            "design",
+            "frozen_key",
+            "query_measures",
+            "arm_measures",
+            "arm_comparisons",
+            "pool_trust",
+            "verdicts",
+            "agreement",
+            "disagreements",
+            "grader_checks",
+            "grades",
+            "audit_grades",
+            "query_sample",
+            "runs",
+            "contributions",
+            "intents",
+            "corpus",
+            "events",
+        ),
+        per_round=True,
+    ),
     "published_key": TableSpec(
         PublishedKey,
         "publication",
@@ -531,6 +567,7 @@ TABLES: dict[str, TableSpec] = {
             "audit_grades",
             "corpus",
             "revisions",
+            "report",
         ),
         per_round=True,
     ),

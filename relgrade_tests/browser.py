@@ -1,11 +1,13 @@
-"""Headless Chromium by Selenium, for tests of pages served on this machine. Only starting it belongs here."""
+"""Headless Chromium by Selenium, for tests of pages: starting it, and what axe-core has against a page."""
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -53,3 +55,21 @@ def chromium_at(size: tuple[int, int] = SIZE) -> Iterator[webdriver.Chrome]:
             yield driver
         finally:
             driver.quit()
+
+
+def violations(page: webdriver.Chrome) -> list[str]:
+    """What axe-core has against the page: WCAG 2.0 to 2.2, A and AA, and its best practices."""
+    found = importlib.util.find_spec("selenium_axe_python")
+    assert found and found.submodule_search_locations
+    source = Path(found.submodule_search_locations[0]) / "axe-core" / "axe.min.js"
+    # By the debugger, not a script element: the page's policy forbids what isn't its own.
+    page.execute_cdp_cmd("Runtime.evaluate", {"expression": source.read_text("utf-8")})
+    page.set_script_timeout(60)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    done = page.execute_async_script(
+        "const end = arguments[1]; axe.run(document, {runOnly: {type: 'tag', values: arguments[0]}})"
+        ".then((r) => end(r), (e) => end({violations: [{id: String(e), nodes: []}], passes: []}));",
+        tags,
+    )
+    assert len(done["passes"]) > 5 or done["violations"], "axe ran"
+    return [f"{v['id']}: {n['html'][:160]}" for v in done["violations"] for n in v["nodes"] or [{"html": ""}]]

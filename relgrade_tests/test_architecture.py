@@ -72,10 +72,7 @@ def test_layers_name_every_part_of_the_package() -> None:
 
 @pytest.mark.parametrize("module", FAST)
 def test_fast_path_starts_without_the_heavy_packages(module: str) -> None:
-    code = (
-        f"import sys, json, relgrade_assets.{module}\n"
-        f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
-    )
+    code = f"import sys, json, relgrade_assets.{module}\nprint(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
     ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == []

@@ -4,7 +4,6 @@ network, the sheet as a file; and axe-core finds nothing on any page.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -91,24 +90,6 @@ def offline(page: Chrome, off: bool) -> None:
     page.execute_cdp_cmd("Network.enable", {})
     shape = {"offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     page.execute_cdp_cmd("Network.emulateNetworkConditions", shape)
-
-
-def violations(page: Chrome) -> list[str]:
-    """What axe-core has against the page: WCAG 2.0 to 2.2, A and AA, and its best practices."""
-    found = importlib.util.find_spec("selenium_axe_python")
-    assert found and found.submodule_search_locations
-    source = Path(found.submodule_search_locations[0]) / "axe-core" / "axe.min.js"
-    # By the debugger, not a script element: the page's policy forbids what isn't its own.
-    page.execute_cdp_cmd("Runtime.evaluate", {"expression": source.read_text("utf-8")})
-    page.set_script_timeout(60)
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    done = page.execute_async_script(
-        "const end = arguments[1]; axe.run(document, {runOnly: {type: 'tag', values: arguments[0]}})"
-        ".then((r) => end(r), (e) => end({violations: [{id: String(e), nodes: []}], passes: []}));",
-        tags,
-    )
-    assert len(done["passes"]) > 5 or done["violations"], "axe ran"
-    return [f"{v['id']}: {n['html'][:160]}" for v in done["violations"] for n in v["nodes"] or [{"html": ""}]]
 
 
 def light_or_dark(page: Chrome, dark: bool) -> None:
@@ -315,11 +296,13 @@ def test_axe_finds_nothing_on_any_page(chromium: Chrome, tmp_path: Path) -> None
                     ready(chromium)
                 for dark in (False, True):
                     light_or_dark(chromium, dark)
-                    found += [f"{person} {path} {'dark' if dark else 'light'} {v}" for v in violations(chromium)]
+                    found += [
+                        f"{person} {path} {'dark' if dark else 'light'} {v}" for v in browser.violations(chromium)
+                    ]
         study = tiny.study_of(top)
         (top / "data/experiments/tiny/runs/old.trec").unlink()
         at.enter(chromium, "ann", "grader", "/e/tiny/grade")
-        found += [f"problem {v}" for v in violations(chromium)]
+        found += [f"problem {v}" for v in browser.violations(chromium)]
         assert study.name == "tiny"
     assert found == []
 
@@ -327,7 +310,7 @@ def test_axe_finds_nothing_on_any_page(chromium: Chrome, tmp_path: Path) -> None
 def test_axe_would_find_something(chromium: Chrome) -> None:
     """The check above can fail."""
     chromium.get("data:text/html,<img src=x><p style='color:%23ccc'>pale</p><input>")
-    assert {v.partition(":")[0] for v in violations(chromium)} >= {"image-alt", "label", "color-contrast"}
+    assert {v.partition(":")[0] for v in browser.violations(chromium)} >= {"image-alt", "label", "color-contrast"}
 
 
 def test_the_sheet_as_a_file_without_a_server(chromium: Chrome, at: At, tmp_path: Path) -> None:
@@ -362,7 +345,7 @@ def test_the_sheet_as_a_file_without_a_server(chromium: Chrome, at: At, tmp_path
     assert [list(r)[:4] for r in rows] == [["query_id", "chunk_id", "reason", "grade"]] * 6
     taken = collect(study, "ann", downloads / "tiny-ann-round-1.jsonl", name="tiny-ann-round-1.jsonl")
     assert (taken.new, taken.rows_refused) == (6, 0)
-    assert violations(chromium) == [] and errors(chromium) == []
+    assert browser.violations(chromium) == [] and errors(chromium) == []
 
 
 def test_hostile_passages_run_nothing_and_are_shown_as_text(chromium: Chrome, at: At) -> None:

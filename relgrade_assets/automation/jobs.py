@@ -39,6 +39,7 @@ JOBS = [
             "arm_comparisons",
             "pool_trust",
             "revisions",
+            "report",
             "published_key",
         ),
         "Freeze, measure and publish, where every gate holds.",

@@ -11,10 +11,10 @@ import typer
 from relgrade_assets.cli.app import Name, app, home, say
 from relgrade_assets.desk import serve
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.home import DESK_URL
 from relgrade_assets.io.links import ROLES, Links, role_of
 from relgrade_assets.io.study import open_study, utc_now
 
-HERE = f"http://127.0.0.1:{serve.PORT}"
 _ADDRESS = "Where people reach the desk; https unless it is this machine alone."
 
 
@@ -47,7 +47,7 @@ def desk_link(
         AsRole | None, typer.Option("--role", help="As the design says where not given; the owner needs it.")
     ] = None,
     days: Annotated[int, typer.Option("--days", help="How long the link holds.")] = 14,
-    url: Annotated[str, typer.Option("--url", help=_ADDRESS)] = HERE,
+    url: Annotated[str, typer.Option("--url", help=_ADDRESS)] = DESK_URL,
     revoke: Annotated[bool, typer.Option("--revoke", help="End every link of this person instead.")] = False,
 ) -> None:
     """Make a person's link to the desk, or end all links of that person."""

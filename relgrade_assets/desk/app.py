@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relgrade_assets.desk import answers, forms, pages
+from relgrade_assets.desk import answers, forms, pages, results
 from relgrade_assets.desk.sessions import Desk, Forged, NoSuchPage, TooMany
 from relgrade_assets.io.own_work import NotNow
 
@@ -67,6 +67,7 @@ def make_app(desk: Desk) -> Starlette:
         _route("/e/{experiment}/intents/row", forms.intent, desk, post=True),
         _route("/e/{experiment}/disagreements", pages.disagreements, desk),
         _route("/e/{experiment}/disagreements/row", forms.cause, desk, post=True),
+        _route("/e/{experiment}/report", results.report, desk),
         _route("/e/{experiment}/spot-check", pages.spot_check, desk),
         _route("/e/{experiment}/spot-check/row", forms.spot, desk, post=True),
     ]

@@ -92,7 +92,7 @@ def intents(desk: Desk, request: Request, body: bytes) -> Response:
     try:
         rows = intent_rows.rows(desk.study(session))
     except (Refused, NotThere) as why:
-        return _told(session, why)
+        return told(session, why)
     done = sum(1 for r in rows if r["intent"])
     return _page("intents.html", rows=rows, done=done, forms=FORMS, **_shared(session))
 
@@ -104,7 +104,7 @@ def disagreements(desk: Desk, request: Request, body: bytes) -> Response:
         study = desk.study(session)
         rows = owner_work.disagreements(study)
     except (Refused, NotThere) as why:
-        return _told(session, why)
+        return told(session, why)
     labels = {g.grade: g.label for g in study.design.scale.grades}
     done = sum(1 for r in rows if r["cause"])
     return _page(
@@ -119,7 +119,7 @@ def spot_check(desk: Desk, request: Request, body: bytes) -> Response:
         study = desk.study(session)
         rows, types = owner_work.spot_check(study), owner_work.types(study)
     except (Refused, NotThere) as why:
-        return _told(session, why)
+        return told(session, why)
     done = sum(1 for r in rows if r["type_by_person"])
     return _page("spot_check.html", rows=rows, types=types, done=done, **_shared(session))
 
@@ -134,7 +134,13 @@ def problem(desk: Desk, request: Request, text: str, status: int) -> Response:
     return _page("problem.html", status=status, text=text, faults=[])
 
 
-def _told(session: Session, why: Refused | NotThere) -> Response:
+def owned(desk: Desk, request: Request) -> Session:
+    """The owner's session. Raises NoSuchPage for anybody else."""
+    return _session(desk, request, "owner")
+
+
+def told(session: Session, why: Refused | NotThere) -> Response:
+    """A page that says to the owner why there is nothing to show."""
     if isinstance(why, NotThere):
         return _page("problem.html", text=f"Waiting: {why.waiting}.", faults=[])
     return _page("problem.html", status=409, text=f"{why.what}.", faults=[str(f) for f in why.faults[:20]])

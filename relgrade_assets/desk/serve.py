@@ -11,9 +11,9 @@ import uvicorn
 from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io.home import Home
+from relgrade_assets.io.home import DESK_PORT, Home
 
-PORT = 8765
+PORT = DESK_PORT
 
 
 def require_safe(host: str, url: str) -> None:

@@ -173,9 +173,7 @@ def _of(table: sa.Table, whose: Whose) -> list[sa.ColumnElement[bool]]:
     return [table.c[name] == value for name, value in whose.values().items()]
 
 
-def _frame(
-    ledger: Ledger, wanted: sa.Select[tuple[object, ...]], schema: Mapping[str, pl.DataType]
-) -> pl.DataFrame:
+def _frame(ledger: Ledger, wanted: sa.Select[tuple[object, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     rows = ledger.read(lambda c: [dict(row) for row in c.execute(wanted).mappings()])
     for row in rows:
         row["chunk_ids"] = json.loads(row["chunk_ids"])

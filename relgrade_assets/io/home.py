@@ -12,6 +12,9 @@ from relgrade_assets.protocol.design import NAME
 STATE = "RELGRADE_STATE"
 LEDGER = "RELGRADE_LEDGER"
 HOME = "RELGRADE_HOME"
+DESK = "RELGRADE_DESK"
+DESK_PORT = 8765
+DESK_URL = f"http://127.0.0.1:{DESK_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Home:
     top: Path
     state: Path
     ledger_url: str
+    desk_url: str = DESK_URL
+    """Where the owner reaches the desk: what links to its pages begin with."""
 
     @property
     def experiments(self) -> Path:
@@ -72,7 +77,8 @@ def find_home(top: Path | None = None) -> Home:
         top = Path(os.environ[HOME]) if os.environ.get(HOME) else _upwards(Path.cwd())
     top = top.resolve()
     state = Path(os.environ.get(STATE) or top / ".relgrade").resolve()
-    return Home(top, state, os.environ.get(LEDGER) or f"sqlite:///{state / 'ledger.sqlite'}")
+    ledger = os.environ.get(LEDGER) or f"sqlite:///{state / 'ledger.sqlite'}"
+    return Home(top, state, ledger, (os.environ.get(DESK) or DESK_URL).rstrip("/"))
 
 
 def _upwards(here: Path) -> Path:

