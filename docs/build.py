@@ -288,6 +288,7 @@ def cli_page() -> str:
         "| `RELGRADE_HOME` | the top folder, as `--home` does |",
         "| `RELGRADE_STATE` | the folder of tables, keys and the ledger; `.relgrade` in the top folder where not set |",
         "| `RELGRADE_LEDGER` | the ledger's database URL; an SQLite file in the state folder where not set |",
+        "| `RELGRADE_DESK` | the desk's address for links to its pages; `http://127.0.0.1:8765` where not set |",
         "| `DAGSTER_HOME` | where Dagster finds its `dagster.yaml`; the top folder where not set |",
     ]
     for name, sub in found.items():

@@ -29,11 +29,11 @@ from relgrade_assets.io.links import Links, Role, role_of
 from relgrade_assets.io.study import utc_now
 from relgrade_assets.methods.pace import in_words, seconds_each
 
-EVERY_PAGE = ("grade", "rows?from=0&n=5", "marks", "review", "intents", "disagreements", "spot-check")
+EVERY_PAGE = ("grade", "rows?from=0&n=5", "marks", "review", "intents", "disagreements", "spot-check", "report")
 ALLOWED: dict[Role, set[str]] = {
     "grader": {"grade", "rows?from=0&n=5", "marks"},
     "auditor": {"grade", "rows?from=0&n=5", "marks", "review"},
-    "owner": {"intents", "disagreements", "spot-check"},
+    "owner": {"intents", "disagreements", "spot-check", "report"},
 }
 PEOPLE: dict[Role, str] = {"grader": "ann", "auditor": "bob", "owner": desk_study.OWNER}
 
