@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "desk": ("desk", "Serve the pages on which people grade."),
     "desk-link": ("desk", "Make a person's link to the desk, or end it."),
     "collect": ("people", "Take a grader's answers."),
+    "trace": ("trace", "Follow one grade of the key back to the log."),
     "export": ("export", "Write the published key as another tool takes it."),
     "grade": ("grade", "Run the model graders for what is missing."),
     "revise": ("people", "Log a revision and open the next round."),
