@@ -101,7 +101,7 @@ def test_a_private_string_stops_the_report_and_the_old_one_stands(
     """P41: by whichever way it came into what the page is made from."""
     top = copy(finished, tmp_path / "top")
     before = reports(top)
-    monkeypatch.setattr("relgrade_assets.io.report.findings._habits", lambda study: [tiny.QUERIES[3].upper()])
+    monkeypatch.setattr("relgrade_assets.io.report.findings._habits", lambda *given: [tiny.QUERIES[3].upper()])
     told = run(top, "report")
     assert not told.ok and "Private text would stand in the public report" in told.text
     assert "report.html: found a private string of 16 characters" in told.text

@@ -18,7 +18,7 @@ from relgrade_assets.io.frames import read_table
 from relgrade_assets.io.publication import pseudonyms
 from relgrade_assets.io.standing import Standing, standing_of
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import grading, report_tables
+from relgrade_assets.methods import grading, habits, report_tables
 from relgrade_assets.methods.agreement import KEY_AUDITOR
 from relgrade_assets.methods.key import key_digest
 from relgrade_assets.methods.planning import Effort
@@ -124,7 +124,7 @@ def findings_of(study: Study, tables: Mapping[str, pl.DataFrame], *, public: boo
             (names.get(d.auditor.name, d.auditor.name), d.auditor.kind, d.auditor.family),
         ),
         deviations=tuple((x.code, x.reason) for x in d.deviations),
-        habits=tuple(_habits(study)),
+        habits=tuple(_habits(study, sample, tables["arm_measures"])),
         verdicts=tables["verdicts"].select("gate", "threshold", "value", "verdict", "why"),
         agreement=_renamed(tables["agreement"], "comparison", names).filter(pl.col("statistic").is_in(COEFFICIENTS)),
         confusion=report_tables.confusion(audited.select("query_id", "a", "b"), labels=d.scale.labels, seed=d.seed),
@@ -179,23 +179,15 @@ def _stored(study: Study, table: str, number: int) -> pl.DataFrame | None:
     return read_table(path) if path.is_file() else None
 
 
-def _habits(study: Study) -> list[str]:
-    """P45: habits that spoil judgments, where this study has them."""
-    d = study.design
-    found = []
-    if len(d.arms) == 1:
-        found.append("One arm alone was pooled: the key favours it, and nothing can be compared with it.")
-    takes = [1.0 if g.takes == "all" else g.takes for g in d.graders]
-    if not (len(takes) > 1 and sum(takes) > 1):
-        found.append("No query is sure to have two graders: only the auditor shows how far one grader can be trusted.")
-    if d.strata.by == "tier" and [t for p in d.strata.parts for t in p.tiers] == ["head"]:
-        found.append("Head queries alone were sampled: the key says nothing of rare ones.")
-    found.append(
+def _habits(study: Study, sample: pl.DataFrame, arm_measures: pl.DataFrame) -> list[str]:
+    """P45: habits that spoil judgments, where this study has them, and two to keep from."""
+    shown = [*habits.of_study(study.design, sample), *habits.of_scores(arm_measures.filter(pl.col("scope") == "plain"))]
+    return [
+        *(f"{text[0].upper()}{text[1:]}." for text in (notice.text for notice in shown)),
         "An unjudged chunk counts as not relevant. An arm that was not pooled is scored lower than it deserves: "
-        "pool it and judge what is new before it is compared."
-    )
-    found.append("After a change of the embedding model, pool again and judge what is new before this key is reused.")
-    return found
+        "pool it and judge what is new before it is compared.",
+        "After a change of the embedding model, pool again and judge what is new before this key is reused.",
+    ]
 
 
 def _renamed(frame: pl.DataFrame, column: str, names: Mapping[str, str]) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from relgrade_assets.io.report.drawing import (
     rounded,
 )
 from relgrade_assets.io.report.findings import Findings
-from relgrade_assets.methods.trust import ACT, WATCH
+from relgrade_assets.methods.habits import ACT, WATCH
 
 SETS = 24
 """Sets of arms that the overlap is drawn for; the table has all."""
