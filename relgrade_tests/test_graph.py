@@ -411,13 +411,15 @@ def private_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_private_study_publishes_nothing_private(private_study: Path) -> None:
     """P7, P41: no query, intent, chunk text, reason, person or secret in any published file, read and unpacked."""
+    from relgrade_assets.io.report.page import plotly
+
     study = study_of(private_study)
     planted = [*private_texts(private_study), study.secret, "ann", "bob", "cleo"]
     for path in sorted(published(private_study).iterdir()):
         data = path.read_bytes()
         if path.suffix == ".parquet":
             data = pl.read_parquet(path).write_json().encode()
-        text = data.decode()
+        text = data.decode().replace(plotly(), "")  # no study's, and a name as short as these may stand in it
         found = [p for p in planted if re.search(rf"(?<![A-Za-z]){re.escape(p)}(?![A-Za-z])", text)]
         assert not found, (path.name, found)
     assert "seed" not in manifest(private_study)["key"]
