@@ -69,6 +69,7 @@ def test_the_public_report_leaks_nothing_and_the_private_one_has_the_words(finis
 
 
 def test_the_published_report_is_the_public_one_and_in_the_manifest(finished: Path) -> None:
+    """P42."""
     study = study_of(finished)
     data = (study.home.published / study.name / "report.html").read_bytes()
     assert data == reports(finished)[0]
