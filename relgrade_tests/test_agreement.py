@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.methods.agreement import _kappas as kappas
@@ -21,11 +21,13 @@ from relgrade_assets.methods.agreement import (
     confusion,
     disagreement,
     landis_koch,
+    pair_counts,
     query_tables,
     resampled,
     table,
     weighted_kappa,
 )
+from relgrade_assets.methods.alpha import alpha, alpha_of_counts
 from relgrade_assets.methods.resampling import draws, generator, quantile
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -300,3 +302,26 @@ def test_columns_are_the_schemas() -> None:
 
     Agreement.validate(made(study(6, 4)))
     assert not math.isnan(made(study(6, 4))["value"].drop_nulls().sum())
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 2, 5], [-1, 0, 1]])
+def test_counts_in_one_pass_against_sklearn(labels: list[int]) -> None:
+    """P27: and alpha from them is that of the ratings."""
+    draw = np.random.default_rng(4)
+    a, b = (draw.choice(labels, 500).tolist() for _ in range(2))
+    frame = pairs(a, b, [f"q{i % 7}" for i in range(500)])
+    found = pair_counts(frame["a"], frame["b"], labels)
+    assert found is not None and (found == confusion_matrix(a, b, labels=labels)).all()
+    assert (found == counts(a, b, labels)).all()
+    ratings = pl.concat(
+        [
+            frame.select("query_id", chunk_id=pl.int_range(pl.len()).cast(pl.String), grader=pl.lit(c), grade=c)
+            for c in ("a", "b")
+        ]
+    )
+    assert alpha_of_counts(found, labels) == pytest.approx(alpha(ratings, labels), abs=1e-14)
+    for off in {max(labels) + 1, min(labels) - 1, 3} - set(labels):
+        assert pair_counts(pl.Series([off]), pl.Series([labels[0]]), labels) is None
+        assert pair_counts(pl.Series([labels[0]]), pl.Series([off]), labels) is None
+    nothing = pair_counts(frame["a"].clear(), frame["b"].clear(), labels)
+    assert nothing is not None and not nothing.any() and alpha_of_counts(nothing, labels) is None

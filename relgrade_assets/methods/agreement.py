@@ -55,22 +55,51 @@ def confusion(pairs: pl.DataFrame, labels: Sequence[int]) -> pl.DataFrame:
 
     Pairs without one of the grades are left out. Raises Refused where a grade is off the scale.
     """
-    matrix = query_tables(pairs, labels)[1].sum(axis=0)
+    graded = pairs.select("query_id", "a", "b").drop_nulls()
+    matrix = pair_counts(graded["a"], graded["b"], labels)
+    if matrix is None:  # a grade off the scale: told with its query
+        matrix = query_tables(graded, labels)[1].sum(axis=0)
     cells = [(a, b, int(matrix[i, j])) for i, a in enumerate(labels) for j, b in enumerate(labels)]
     return pl.DataFrame(cells, schema={"a": pl.Int64, "b": pl.Int64, "count": pl.Int64}, orient="row")
 
 
+def pair_counts(a: pl.Series, b: pl.Series, labels: Sequence[int]) -> Counts | None:
+    """Counts [a, b] of two equally long columns of whole grades without nulls, in one pass; None where one is off the
+    scale. `labels` is the whole scale in order.
+    """
+    size = len(labels)
+    x, y = (series.cast(pl.Int64).to_numpy() for series in (a, b))
+    if not len(x):
+        return np.zeros((size, size), dtype=np.int64)
+    low, high = int(labels[0]), int(labels[-1])
+    if min(x.min(), y.min()) < low or max(x.max(), y.max()) > high:
+        return None
+    if list(labels) != list(range(low, high + 1)):
+        place = np.full(high - low + 1, -1, dtype=np.int64)
+        place[np.asarray(labels) - low] = np.arange(size)
+        x, y = place[x - low], place[y - low]
+        if min(x.min(), y.min()) < 0:
+            return None
+        low = 0
+    cells = x * size
+    cells += y
+    cells -= low * (size + 1)
+    return np.bincount(cells, minlength=size * size).reshape(size, size).astype(np.int64)
+
+
 def query_tables(pairs: pl.DataFrame, labels: Sequence[int]) -> tuple[list[str], Counts]:
     """The queries in order, and each one's confusion table: counts [query, a, b]. `pairs` as in `confusion`."""
-    graded = pairs.select("query_id", "a", "b").drop_nulls()
-    _on_scale(graded, labels)
-    queries = graded["query_id"].unique().sort().to_list()
-    size = len(labels)
-    place = pl.col("query_id").rank("dense").cast(pl.Int64) - 1
-    a, b = (pl.col(c).replace_strict(list(labels), list(range(size)), return_dtype=pl.Int64) for c in ("a", "b"))
-    flat = graded.select(((place * size + a) * size + b).alias("cell"))["cell"].to_numpy()
-    counts = np.bincount(flat, minlength=len(queries) * size * size)
-    return queries, counts.reshape(len(queries), size, size).astype(np.int64)
+    cells = pairs.lazy().group_by("query_id", "a", "b").len().drop_nulls().collect()
+    place = {label: i for i, label in enumerate(labels)}
+    if not set(cells["a"]) | set(cells["b"]) <= set(place):
+        _refuse_off_scale(pairs.select("query_id", "a", "b").drop_nulls(), labels)
+    queries = sorted(set(cells["query_id"]))
+    number = {query: i for i, query in enumerate(queries)}
+    counts = np.zeros((len(queries), len(labels), len(labels)), dtype=np.int64)
+    at = [(number[q], place[a], place[b]) for q, a, b in cells.select("query_id", "a", "b").iter_rows()]
+    if at:
+        counts[tuple(np.array(at).T)] = cells["len"].to_numpy()
+    return queries, counts
 
 
 def weighted_kappa(matrix: Counts) -> Statistic:
@@ -343,12 +372,11 @@ def _apart(size: int, steps: int) -> Counts:
     return (_squares(size) >= steps * steps).astype(np.int64)
 
 
-def _on_scale(pairs: pl.DataFrame, labels: Sequence[int]) -> None:
+def _refuse_off_scale(pairs: pl.DataFrame, labels: Sequence[int]) -> None:
     off = pairs.filter(~pl.col("a").is_in(list(labels)) | ~pl.col("b").is_in(list(labels)))
-    if off.height:
-        expected = f"one of {', '.join(map(str, labels))}"
-        faults = [Fault(f"query {q!r}", f"the grades {a} and {b}", expected) for q, a, b in off.head(20).rows()]
-        raise Refused("Some grades are off the scale", faults, total=off.height)
+    expected = f"one of {', '.join(map(str, labels))}"
+    faults = [Fault(f"query {q!r}", f"the grades {a} and {b}", expected) for q, a, b in off.head(20).rows()]
+    raise Refused("Some grades are off the scale", faults, total=off.height)
 
 
 def _check(name: str, pairs: pl.DataFrame, strata: Sequence[str]) -> None:

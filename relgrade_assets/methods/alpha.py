@@ -155,6 +155,17 @@ def alpha(ratings: pl.DataFrame, labels: Sequence[int], *, level: Level = "ordin
     return None if math.isnan(value) else value
 
 
+def alpha_of_counts(counts: Counts, labels: Sequence[int], *, level: Level = "ordinal") -> float | None:
+    """Krippendorff's alpha of two graders without holes, from counts [a, b] (agreement.pair_counts); None where
+    undefined.
+    """
+    k = len(labels)
+    row = np.zeros((1, 2 * k * k + k + 2))
+    row[0, : k * k] = (counts + counts.T).ravel()
+    value = float(alphas(row, k, 1, level=level, labels=labels)[0])
+    return None if math.isnan(value) else value
+
+
 def ac2(ratings: pl.DataFrame, labels: Sequence[int], *, weighted: bool = True) -> float | None:
     """Gwet's AC2 (AC1 with `weighted` false) of ratings as in `alpha`; None where undefined."""
     found = tallies(ratings, labels)

@@ -25,10 +25,17 @@ class PoolReport:
     notices: tuple[Notice, ...]
 
 
-def contributions(runs: pl.DataFrame, depth: int) -> pl.DataFrame:
-    """P13: runs (arm, query_id, chunk_id, rank from 1, score) cut to rank `depth`; sorted by query, chunk, arm."""
-    cut = runs.filter(pl.col("rank") <= depth)
-    return cut.select("query_id", "chunk_id", "arm", "rank", "score").sort("query_id", "chunk_id", "arm")
+def contributions(runs: pl.DataFrame | pl.LazyFrame, depth: int) -> pl.DataFrame:
+    """P13: runs (arm, query_id, chunk_id, rank from 1, score) cut to rank `depth`; sorted by query, chunk, arm. Of runs
+    that are scanned, lazily, only what is kept is ever in memory.
+    """
+    cut = runs.lazy().filter(pl.col("rank") <= depth).select("query_id", "chunk_id", "arm", "rank", "score")
+    return cut.collect(engine="streaming").sort("query_id", "chunk_id", "arm")
+
+
+def pooled(contributions: pl.DataFrame) -> pl.DataFrame:
+    """P12: the pairs query_id, chunk_id that some arm contributed, each once, sorted."""
+    return contributions.select("query_id", "chunk_id").unique().sort("query_id", "chunk_id")
 
 
 def pools(contributions: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
@@ -37,7 +44,7 @@ def pools(contributions: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
 
     Raises Refused: a pooled chunk that the corpus lacks, or has twice.
     """
-    pairs = contributions.select("query_id", "chunk_id").unique().sort("query_id", "chunk_id")
+    pairs = pooled(contributions)
     held = corpus.join(pairs.select("chunk_id").unique(), on="chunk_id", how="semi").sort("chunk_id")
     digests = held.select(
         "chunk_id",
