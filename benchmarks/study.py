@@ -1,10 +1,9 @@
 # ruff: noqa: S603 - argv lists that this file makes, never a shell
 """Times what a study does beside scoring against its peers: pooling, agreement, its intervals, randomisation tests, the
-demo's whole graph; and draws how `relgrade score` grows with its rows.
+demo's whole graph.
 
     .venv/bin/python benchmarks/study.py --rounds 5 --write
     .venv/bin/python benchmarks/study.py --check
-    .venv/bin/python benchmarks/study.py --growth --upto 10 --write
 
 Every round runs each piece once, one after the other (interleaved), in a process of its own; the table has medians.
 Peers and data are run.py's. `--check` does a tiny size once and compares the values, without peers.
@@ -24,8 +23,6 @@ from pathlib import Path
 from run import HERE, RESULT, WORK, machine, peers
 
 from data import make
-
-TRACE = "docs/benchmarks-growth.svg"
 
 
 @dataclass
@@ -193,20 +190,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="rows of this work alone, such as kappa")
     parser.add_argument("--check", action="store_true", help="a tiny size once: the values are equal")
-    parser.add_argument("--growth", action="store_true", help="how `relgrade score` grows, instead of the table")
-    parser.add_argument("--upto", type=float, default=1.0, help="with --growth: the largest size, in M")
     parser.add_argument("--write", action="store_true", help="put the result into docs/")
     given = parser.parse_args()
     if given.check:
         check()
-        return
-    if given.growth:
-        from growth import grown
-
-        text = grown(given.upto, given.rounds, write=given.write)
-        print("\n".join(text))
-        if given.write:
-            put("growth", text)
         return
     rows = tuple(row for row in ROWS if given.only in ("", row.what))
     before = os.getloadavg()[0]

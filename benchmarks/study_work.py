@@ -223,6 +223,8 @@ def graph(peer: str, size: str, folder: Path) -> Work:
     import shutil
     import subprocess
 
+    import typer
+
     import relgrade_assets.definitions  # noqa: F401 - imported before the clock starts
     from relgrade_assets.cli.replay import DEMO, _replay
     from relgrade_assets.cli.run import write_settings
@@ -241,7 +243,7 @@ def graph(peer: str, size: str, folder: Path) -> Work:
         import contextlib
         import io
 
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(typer.Exit):
             _replay(find_home(home), DEMO)
         return float((home / ".relgrade" / "published" / DEMO / "key.jsonl").stat().st_size)
 

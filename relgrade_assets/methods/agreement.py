@@ -68,12 +68,12 @@ def pair_counts(a: pl.Series, b: pl.Series, labels: Sequence[int]) -> Counts | N
     scale. `labels` is the whole scale in order.
     """
     size = len(labels)
-    x, y = (series.cast(pl.Int64).to_numpy() for series in (a, b))
-    if not len(x):
+    if not len(a):
         return np.zeros((size, size), dtype=np.int64)
     low, high = int(labels[0]), int(labels[-1])
-    if min(x.min(), y.min()) < low or max(x.max(), y.max()) > high:
+    if any(series.min() < low or series.max() > high for series in (a, b)):  # type: ignore[operator]
         return None
+    x, y = (series.cast(pl.Int64).to_numpy() for series in (a, b))
     if list(labels) != list(range(low, high + 1)):
         place = np.full(high - low + 1, -1, dtype=np.int64)
         place[np.asarray(labels) - low] = np.arange(size)
