@@ -29,11 +29,21 @@ from relgrade_assets.io.links import Links, Role, role_of
 from relgrade_assets.io.study import utc_now
 from relgrade_assets.methods.pace import in_words, seconds_each
 
-EVERY_PAGE = ("grade", "rows?from=0&n=5", "marks", "review", "intents", "disagreements", "spot-check", "report")
+EVERY_PAGE = (
+    "grade",
+    "rows?from=0&n=5",
+    "marks",
+    "review",
+    "intents",
+    "disagreements",
+    "spot-check",
+    "report",
+    "trace",
+)
 ALLOWED: dict[Role, set[str]] = {
     "grader": {"grade", "rows?from=0&n=5", "marks"},
     "auditor": {"grade", "rows?from=0&n=5", "marks", "review"},
-    "owner": {"intents", "disagreements", "spot-check", "report"},
+    "owner": {"intents", "disagreements", "spot-check", "report", "trace"},
 }
 PEOPLE: dict[Role, str] = {"grader": "ann", "auditor": "bob", "owner": desk_study.OWNER}
 

@@ -1,27 +1,30 @@
-"""What a finished study shows to its owner and to the world: the report made by the graph, kept, published and served
-(P13, P41, P46).
+"""What a finished study shows to its owner and to the world: the report made by the graph, kept, published and served,
+and the way of a grade back to the log (P13, P33, P41, P46).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import desk_study
 import pytest
 import tiny
-from driving import AFTER_THE_GATES, BEFORE_THE_GATES, copy, run
+from driving import AFTER_THE_GATES, BEFORE_THE_GATES, command, copy, rewrite, run
 from starlette.testclient import TestClient
 from tiny import study_of
 
+from relgrade_assets.assets import lineage
 from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import NotThere, Refused
-from relgrade_assets.io import events
+from relgrade_assets.io import events, tracing
 from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.publishing import private_strings
 from relgrade_assets.io.report import page, store
 from relgrade_assets.io.study import Study
+from relgrade_assets.schemas import TABLES
 
 PRIVATE = tiny.DESIGN.replace('seed: "7"', 'seed: "7"\nprivate: true') + "audit: {at_least: 12}\n"
 MADE_FROM = ("query_sample", "intents", "grades", "audit_grades", "contributions")
@@ -163,5 +166,129 @@ def test_a_void_round_says_so_on_a_report_that_was_made_before(finished: Path, t
 def test_the_assets_metadata_link_the_page(finished: Path, tmp_path: Path) -> None:
     told = run(copy(finished, tmp_path / "top"), "report")
     (made,) = [e for e in told.events if e.event_type_value == "ASSET_MATERIALIZATION"]
-    link = made.event_specific_data.materialization.metadata["page"].value
-    assert link == "http://127.0.0.1:8765/e/tiny/report?round=1"
+    shown = made.event_specific_data.materialization.metadata
+    assert shown["page"].value == "http://127.0.0.1:8765/e/tiny/report?round=1"
+    records = {r.data["input"]: r.data["digest"] for r in shown["made_from"].records}
+    assert set(records) == set(TABLES["report"].inputs)
+    assert records["frozen_key"] == study_of(finished).digest_of("frozen_key")
+
+
+# the way back
+
+
+def pair_of(top: Path) -> tuple[str, str]:
+    return tiny.query_ids(top)["where is thing 4"], "c04"
+
+
+def test_a_grade_is_followed_back_to_the_log(finished: Path) -> None:
+    """P33: by hand: thing 4 is in c04, which both arms found, and stands in row 4 of the log."""
+    query_id, chunk_id = pair_of(finished)
+    found = tracing.trace_of(study_of(finished), query_id, chunk_id)
+    rows = {link.name: link.rows for link in found.links}
+    assert rows["key row"] == ({"query_id": query_id, "chunk_id": "c04", "grade": 2},)
+    given = [(r["grader"], r["grade"], r["reason"], r["source"]) for r in rows["grade events"]]
+    assert given == [
+        ("ann", 2, "ann, round 1: chunk is about thing 4", "ann.jsonl"),
+        ("bob", 1, "bob, round 1: chunk is about thing 4", "bob.jsonl"),
+    ]
+    assert [r["grader"] for r in rows["sheets"]] == ["ann", "bob"] and "text" not in rows["sheets"][0]
+    assert [(r["arm"], r["rank"], r["score"]) for r in rows["found by"]] == [("new", 2, 8.0), ("old", 1, 9.0)]
+    assert rows["sampled query"][0]["query"] == "where is thing 4" and len(rows["pool entry"]) == 1
+    assert rows["log rows"] == ({"row": 4, "query": "where is thing 4", "count": 30},)
+    assert [p.text for p in found.proofs if not p.holds] == [] and len(found.proofs) == 6
+    digests = {link.stands_in: link.digest for link in found.links}
+    study = study_of(finished)
+    assert digests["key.jsonl"] == study.load("published_key").filter(file="key.jsonl")["sha256"][0]
+    assert digests["contributions"] == study.digest_of("contributions")
+    assert tracing.trace_of(study, "  Where is THING 4", chunk_id).query_id == query_id
+
+
+def test_every_row_of_the_key_has_a_way_back(finished: Path) -> None:
+    study = study_of(finished)
+    for query_id, chunk_id, grade in study.load("frozen_key").sample(12, seed=1).iter_rows():
+        found = tracing.trace_of(study, query_id, chunk_id)
+        assert found.links[0].rows[0]["grade"] == grade and all(p.holds for p in found.proofs)
+        assert all(link.rows for link in found.links)
+
+
+def test_what_was_changed_on_the_way_is_told(finished: Path, tmp_path: Path) -> None:
+    """A table rewritten with its label, a changed passage, a changed log."""
+    top = copy(finished, tmp_path / "top")
+    query_id, chunk_id = pair_of(top)
+    rewrite(top, "contributions", lambda frame: frame.with_columns(rank=frame["rank"] + 1))
+    folder = study_of(top).folder
+    for name, was, now in (
+        ("corpus.jsonl", "This is thing 4.", "This is thing 44."),
+        ("log.csv", "thing 4,30", "thing 4,31"),
+    ):
+        text = (folder / name).read_text("utf-8")
+        (folder / name).write_text(text.replace(was, now), encoding="utf-8")
+    found = tracing.trace_of(study_of(top), query_id, chunk_id)
+    assert [p.text for p in found.proofs if not p.holds] == [
+        "the chunk in the corpus is still the one that was pooled",
+        "every arm that found it has it in its run at that rank",
+    ]
+    log = found.links[-1]
+    assert log.rows == () and log.note.startswith("rows 4 of a log that is no longer there as it was")
+
+
+def test_a_query_or_chunk_that_is_not_there_is_refused_with_what_is_near(finished: Path) -> None:
+    study = study_of(finished)
+    query_id, _ = pair_of(finished)
+    with pytest.raises(Refused, match=rf"(?s)no query of the sample.*Near it: {query_id}"):
+        tracing.trace_of(study, query_id[:-1], "c04")
+    with pytest.raises(Refused, match=r"(?s)'c044': found a chunk that was not pooled.*Near it: c04"):
+        tracing.trace_of(study, query_id, "c044")
+
+
+def test_a_trace_waits_for_the_freeze(finished: Path, tmp_path: Path) -> None:
+    """P13: it says which arm found what; so not before the first key, nor while a later round is graded."""
+    from relgrade_assets.io.rounds import open_next_round
+
+    tiny.write_experiment(tmp_path / "fresh")
+    with pytest.raises(Refused, match=r"(?s)would unblind its graders.*round 1: found no frozen key"):
+        tracing.trace_of(study_of(tmp_path / "fresh"), "q", "c")
+    top = copy(finished, tmp_path / "top")
+    owner = served(top, "olga", "owner")
+    query_id, chunk_id = pair_of(top)
+    asked = f"/e/tiny/trace?query={query_id}&chunk={chunk_id}"
+    shown = owner.get(asked)
+    assert shown.status_code == 200 and "Found by" not in shown.text
+    assert "found by" in shown.text and '<td dir="auto">8.0</td>' in shown.text
+    assert "Yes: the row stands in the frozen key." in shown.text
+    assert "There is nothing to trace" in owner.get(f"/e/tiny/trace?query={query_id}&chunk=%3Cb%3E").text
+    assert owner.get("/e/tiny/trace").status_code == 200
+    nothing = owner.get("/e/tiny/nowhere")
+    for person, role in (("ann", "grader"), ("bob", "auditor")):
+        answer = served(top, person, role).get(asked)
+        assert (answer.status_code, answer.text) == (404, nothing.text)
+    open_next_round(study_of(top), cause="boundary", what="neighbours", by="dora")
+    with pytest.raises(Refused, match="round 2: found a round that is being graded"):
+        tracing.trace_of(study_of(top), query_id, chunk_id, round=1)
+    answer = owner.get(asked)
+    assert answer.status_code == 409 and "would unblind" in answer.text and "8.0" not in answer.text
+
+
+def test_trace_on_the_command_line(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query_id, chunk_id = pair_of(finished)
+    code, said = command(finished, monkeypatch, tmp_path / "dagster", "trace", "tiny", query_id, chunk_id, "--json")
+    told = json.loads(said.splitlines()[0])
+    assert code == 0 and told["query_id"] == query_id and all(p["holds"] for p in told["proofs"])
+    code, said = command(finished, monkeypatch, tmp_path / "dagster", "trace", "tiny", query_id, chunk_id)
+    assert code == 0 and "found by (contributions" in said and "yes  the row stands in the frozen key" in said
+
+
+def test_column_lineage_names_columns_that_are_there() -> None:
+    """Against the schemas; a table comes from its own inputs alone."""
+    wrong = []
+    for table, columns in lineage.COLUMNS.items():
+        own = TABLES[table].model.to_schema().columns
+        wrong += [f"{table}.{c}" for c in columns if c not in own]
+        for source in (s for sources in columns.values() for s in sources):
+            at, _, name = source.partition(".")
+            if at not in TABLES[table].inputs or name not in TABLES[at].model.to_schema().columns:
+                wrong.append(f"{table} from {source}")
+    assert wrong == []
+    kept = lineage.column_lineage("frozen_key")["dagster/column_lineage"]
+    assert {d.asset_key.path[-1] for d in kept.deps_by_column["grade"]} == {"grades"}
+    assert lineage.column_lineage("plan") == {}

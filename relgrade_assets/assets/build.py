@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from relgrade_assets.assets.lineage import column_lineage
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frames import content_digest, read_table
 from relgrade_assets.io.grading_run import Progress, every
@@ -98,7 +99,7 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
             asset_key=name,
             value=outcome.frame,
             data_version=dg.DataVersion(content_digest(outcome.frame)),
-            metadata={"rows": outcome.frame.height, **outcome.metadata, **notices},
+            metadata={"rows": outcome.frame.height, **outcome.metadata, **notices, **column_lineage(name)},
             check_results=[result],
         )
 

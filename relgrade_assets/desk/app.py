@@ -68,6 +68,7 @@ def make_app(desk: Desk) -> Starlette:
         _route("/e/{experiment}/disagreements", pages.disagreements, desk),
         _route("/e/{experiment}/disagreements/row", forms.cause, desk, post=True),
         _route("/e/{experiment}/report", results.report, desk),
+        _route("/e/{experiment}/trace", results.trace, desk),
         _route("/e/{experiment}/spot-check", pages.spot_check, desk),
         _route("/e/{experiment}/spot-check/row", forms.spot, desk, post=True),
     ]

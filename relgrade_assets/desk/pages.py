@@ -34,7 +34,7 @@ def enter(desk: Desk, request: Request, body: bytes) -> Response:
     """Open a link. A page, not a redirect: a strict cookie isn't sent on a redirect from another site."""
     token = request.path_params["token"]
     session = desk.enter(token, request.client.host if request.client else "")
-    response = _page("entered.html", held=session.held)
+    response = filled("entered.html", held=session.held)
     desk.give_cookie(response, session, token)
     return response
 
@@ -44,7 +44,7 @@ def work(desk: Desk, request: Request, body: bytes) -> Response:
     sessions = desk.sessions(request)
     if not sessions:
         return not_found()
-    return _page("work.html", cards=[_card(desk, session) for session in sessions])
+    return filled("work.html", cards=[_card(desk, session) for session in sessions])
 
 
 def grade(desk: Desk, request: Request, body: bytes) -> Response:
@@ -57,7 +57,7 @@ def grade(desk: Desk, request: Request, body: bytes) -> Response:
     except (Refused, NotThere) as why:
         raise NotNow("not_ready") from why
     data |= {"csrf": session.csrf, "base": f"/e/{study.name}"}
-    return _page("grade.html", data=data, held=session.held)
+    return filled("grade.html", data=data, held=session.held)
 
 
 def sheet_data(study: Study, person: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def review(desk: Desk, request: Request, body: bytes) -> Response:
     except (Refused, NotThere) as why:
         raise NotNow("not_ready") from why
     done = sum(1 for r in rows if r["verdict"])
-    return _page("review.html", rows=rows, done=done, **_shared(session))
+    return filled("review.html", rows=rows, done=done, **_shared(session))
 
 
 def intents(desk: Desk, request: Request, body: bytes) -> Response:
@@ -94,7 +94,7 @@ def intents(desk: Desk, request: Request, body: bytes) -> Response:
     except (Refused, NotThere) as why:
         return told(session, why)
     done = sum(1 for r in rows if r["intent"])
-    return _page("intents.html", rows=rows, done=done, forms=FORMS, **_shared(session))
+    return filled("intents.html", rows=rows, done=done, forms=FORMS, **_shared(session))
 
 
 def disagreements(desk: Desk, request: Request, body: bytes) -> Response:
@@ -107,7 +107,7 @@ def disagreements(desk: Desk, request: Request, body: bytes) -> Response:
         return told(session, why)
     labels = {g.grade: g.label for g in study.design.scale.grades}
     done = sum(1 for r in rows if r["cause"])
-    return _page(
+    return filled(
         "disagreements.html", rows=rows, done=done, causes=owner_work.CAUSES, labels=labels, **_shared(session)
     )
 
@@ -121,17 +121,17 @@ def spot_check(desk: Desk, request: Request, body: bytes) -> Response:
     except (Refused, NotThere) as why:
         return told(session, why)
     done = sum(1 for r in rows if r["type_by_person"])
-    return _page("spot_check.html", rows=rows, types=types, done=done, **_shared(session))
+    return filled("spot_check.html", rows=rows, types=types, done=done, **_shared(session))
 
 
 def not_found() -> Response:
     """The same for a page that isn't there and for one that is not for whoever asks."""
-    return _page("not_found.html", status=404)
+    return filled("not_found.html", status=404)
 
 
 def problem(desk: Desk, request: Request, text: str, status: int) -> Response:
     """A page that says why there is nothing to do now."""
-    return _page("problem.html", status=status, text=text, faults=[])
+    return filled("problem.html", status=status, text=text, faults=[])
 
 
 def owned(desk: Desk, request: Request) -> Session:
@@ -142,8 +142,8 @@ def owned(desk: Desk, request: Request) -> Session:
 def told(session: Session, why: Refused | NotThere) -> Response:
     """A page that says to the owner why there is nothing to show."""
     if isinstance(why, NotThere):
-        return _page("problem.html", text=f"Waiting: {why.waiting}.", faults=[])
-    return _page("problem.html", status=409, text=f"{why.what}.", faults=[str(f) for f in why.faults[:20]])
+        return filled("problem.html", text=f"Waiting: {why.waiting}.", faults=[])
+    return filled("problem.html", status=409, text=f"{why.what}.", faults=[str(f) for f in why.faults[:20]])
 
 
 def _card(desk: Desk, session: Session) -> dict[str, Any]:
@@ -188,5 +188,6 @@ def _shared(session: Session) -> dict[str, Any]:
     return {"held": held, "data": {"csrf": session.csrf, "base": f"/e/{held.experiment}"}}
 
 
-def _page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+def filled(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from a template and its values."""
     return HTMLResponse(TEMPLATES.get_template(template).render(**values), status)

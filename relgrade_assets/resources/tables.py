@@ -2,6 +2,8 @@
 current before it is read.
 """
 
+from collections.abc import Mapping
+
 import dagster as dg
 import pandera.errors
 import polars as pl
@@ -31,7 +33,12 @@ class TableStore(dg.ConfigurableIOManager):
         except Refused as refused:
             raise failure(refused) from None
         context.add_output_metadata(
-            {"dagster/partition_row_count": obj.height, "digest": label.digest, "protocol": label.protocol}
+            {
+                "dagster/partition_row_count": obj.height,
+                "digest": label.digest,
+                "protocol": label.protocol,
+                "made_from": made_from(label.inputs),
+            }
         )
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
@@ -41,6 +48,14 @@ class TableStore(dg.ConfigurableIOManager):
             return self.studies.study(context.partition_key).load(table)
         except Refused as refused:
             raise failure(refused) from None
+
+
+def made_from(inputs: Mapping[str, str]) -> dg.TableMetadataValue:
+    """What a table was made from as the UI's table: each input with the digest that it had (P2)."""
+    return dg.MetadataValue.table(
+        records=[dg.TableRecord({"input": name, "digest": sha}) for name, sha in sorted(inputs.items())],
+        schema=dg.TableSchema([dg.TableColumn("input"), dg.TableColumn("digest")]),
+    )
 
 
 def misfits(table: str, frame: pl.DataFrame) -> pl.DataFrame | None:
