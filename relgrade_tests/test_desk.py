@@ -148,7 +148,8 @@ def test_disagreements_wait_for_the_gates_and_show_graders_as_a_and_b(desk: Desk
     olga = Person(Desk(tiny.home_of(late), url="http://127.0.0.1"), desk_study.OWNER, "owner")
     page = olga.get("disagreements").text
     assert page.count('<form class="row"') > 5
-    assert not re.search(r"\b(ann|dan|bob)\b", page)
+    own_reasons = re.sub(r"(ann|dan|bob), round 1: ", "", page)  # as these graders of tiny's wrote them
+    assert not re.search(r"\b(ann|dan|bob)\b", own_reasons)
     table = tiny.study_of(late).load("disagreements").sort("query_id", "chunk_id")
     as_shown = [int(g) for g in re.findall(r"<h3>A: (\d),", page)]
     is_key = [a == key for a, key in zip(as_shown, table["grade"], strict=True)]

@@ -50,9 +50,12 @@ def trace(desk: Desk, request: Request, body: bytes) -> Response:
     }
     try:
         study = desk.study(session)
-        require_no_round_at_work(study, study.round)
     except (Refused, NotThere) as why:
         return told(session, why)
+    try:
+        require_no_round_at_work(study, study.round)
+    except Refused as why:  # nothing is wrong: it is too early
+        return filled("problem.html", text=f"{why.what}.", faults=[str(f) for f in why.faults])
     try:
         found = trace_of(study, query, chunk) if query and chunk else None
     except Refused as why:
