@@ -573,3 +573,15 @@ TABLES: dict[str, TableSpec] = {
     ),
 }
 """Every table in graph order; an input stands before whatever is made from it."""
+
+
+def on_the_way(table: str) -> list[str]:
+    """Every table that `table` is made from, in graph order."""
+    needed: set[str] = set()
+    todo = [i for i in TABLES[table].inputs if i in TABLES]
+    while todo:
+        name = todo.pop()
+        if name not in needed:
+            needed.add(name)
+            todo += [i for i in TABLES[name].inputs if i in TABLES]
+    return [name for name in TABLES if name in needed]

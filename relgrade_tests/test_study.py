@@ -20,10 +20,10 @@ from tiny import AT, study_of
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import atomic, events
 from relgrade_assets.io.frames import content_digest, read_table
-from relgrade_assets.io.progress import first_owed, on_the_way, steps
+from relgrade_assets.io.progress import first_owed, steps
 from relgrade_assets.io.rounds import audited_before, lock_audit_sample, open_first_round, open_next_round
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study, open_study
-from relgrade_assets.schemas import SOURCES, TABLES
+from relgrade_assets.schemas import SOURCES, TABLES, on_the_way
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PRIVATE = tiny.DESIGN.replace('seed: "7"', 'seed: "7"\nprivate: true')

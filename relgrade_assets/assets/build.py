@@ -14,6 +14,7 @@ import polars as pl
 from relgrade_assets.assets.lineage import column_lineage
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frames import content_digest, read_table
+from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.grading_run import Progress, every
 from relgrade_assets.io.progress import first_owed
 from relgrade_assets.io.study import Study
@@ -114,14 +115,30 @@ def attempt(body: Body, study: Study, **more: Any) -> Made | Waiting:
     try:
         study.named(study.design.rubric)  # the protocol, which every table records, covers it (P2)
         study.require_protocol_of_round(name)
-        owed = first_owed(study, name)
-        if owed is not None:
-            return owed
-        return body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES}, **more)
+        closed = changed_since(study, name, files=False)
+        if closed is not None:
+            raise closed
+        closed = changed_since(study, name)
+        try:
+            owed = first_owed(study, name)
+            outcome = owed or body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES}, **more)
+        except (Refused, NotThere):
+            if closed is not None:
+                raise closed from None
+            raise
+        if closed is not None and not _as_before(study, name, outcome):
+            raise closed
+        return outcome
     except NotThere as missing:
         return missing.waiting
     except Refused as refused:
         raise failure(refused) from None
+
+
+def _as_before(study: Study, name: str, outcome: Made | Waiting) -> bool:
+    """Whether a table comes out as it is stored."""
+    label = study.label(name)
+    return isinstance(outcome, Made) and label is not None and content_digest(outcome.frame) == label.digest
 
 
 def fits(name: str, frame: pl.DataFrame) -> dg.AssetCheckResult:

@@ -17,7 +17,7 @@ def intents(study: Study, query_sample: pl.DataFrame) -> Made | Waiting:
     study.named(named)
     locked = methods.lock(
         query_sample,
-        read_intents(study.file(named), name=named).frame,
+        read_intents(study.file(named), name=named, besides=methods.row_check(query_sample)).frame,
         study.ledger.reviews(study.name),
         round=study.round,
         reviewers={study.design.auditor.name},

@@ -16,6 +16,7 @@ from relgrade_assets.cli.run import require_tables, write_settings
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import checking, checklist, progress, worksheets
 from relgrade_assets.io.atomic import create_folder, write_bytes
+from relgrade_assets.io.next_steps import next_steps
 from relgrade_assets.io.study import open_study
 from relgrade_assets.protocol.design import NAME
 
@@ -91,16 +92,26 @@ def export_queries(
 
 @app.command()
 def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
-    """Show what is ready, waiting and refused, and the protocol's checklists as they stand (P46)."""
+    """Show what is ready, waiting and refused, the protocol's checklists as they stand (P46), and what to do next, by
+    whom.
+    """
     study = open_study(home(), name)
     steps = progress.steps(study)
     items = checklist.items(study, steps)
+    due = next_steps(study, steps)
     if as_json:
         rows = [{"table": s.table, "state": s.state, "text": s.text} for s in steps]
         checks = [{"when": i.when, "rule": i.rule, "text": i.text, "state": i.state} for i in items]
         say(
             json.dumps(
-                {"experiment": name, "round": study.round, "tables": rows, "checklist": checks}, ensure_ascii=False
+                {
+                    "experiment": name,
+                    "round": study.round,
+                    "next": [{"who": n.who, "what": n.what, "command": n.command} for n in due],
+                    "tables": rows,
+                    "checklist": checks,
+                },
+                ensure_ascii=False,
             )
         )
     else:
@@ -109,6 +120,9 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
         for when in dict.fromkeys(i.when for i in items):
             say(f"\n{when}")
             _lines([(i.state, i.rule, i.text) for i in items if i.when == when], say)
+        say("\nNext")
+        for one in due:
+            say(f"  {one}")
     states = {s.state for s in steps}
     if "refused" in states:
         stop(NOT_PASSED)

@@ -19,9 +19,8 @@ from relgrade_assets.cli.dead_runs import alive
 from relgrade_assets.errors import Fault, NotThere, Refused, Waiting
 from relgrade_assets.io.atomic import write_bytes
 from relgrade_assets.io.home import HOME, Home
-from relgrade_assets.io.progress import on_the_way
 from relgrade_assets.io.study import Study, open_study
-from relgrade_assets.schemas import TABLES
+from relgrade_assets.schemas import TABLES, on_the_way
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -145,7 +145,8 @@ def _intents(study: Study, sample: pl.DataFrame | None, *, recorded: bool) -> Wa
     """What intents still owe, reviews included (P16, P17)."""
     named = study.design.intents.file
     study.named(named)
-    read = read_intents(study.file(named), name=named)
+    besides = None if sample is None else intent_methods.row_check(sample)
+    read = read_intents(study.file(named), name=named, besides=besides)
     study.notices += read.notices
     if sample is None:
         return None

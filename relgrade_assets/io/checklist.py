@@ -15,6 +15,7 @@ from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
 
+ALIKE = "answers like another's were taken: {}"
 When = Literal["Before grading", "While grading and after", "What this key can't tell"]
 
 
@@ -87,7 +88,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("P41", "key and measures are published", done("published_key")),
     ]
     after += [
-        ("P25", f"answers like another's were taken: {event.body['why']}", "note")
+        ("P25", ALIKE.format(event.body["why"]), "note")
         for event in study.log
         if event.kind == "alike_taken" and event.round == study.round
     ]

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relgrade_assets.errors import NotThere, Refused, Waiting
+from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.judging import graded, unmet
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.protocol.canonical import digest
-from relgrade_assets.schemas import TABLES
+from relgrade_assets.schemas import TABLES, on_the_way
 
 State = Literal["ready", "outdated", "waiting", "refused", "open"]
 
@@ -50,6 +51,9 @@ def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
         study.named(*_files(study, table))
         held_up = [i for i in TABLES[table].inputs if i in before and before[i].state != "ready"]
         owed = None if held_up else waits_for(study, table)
+        closed = None if held_up else changed_since(study, table)
+        if closed is not None:
+            return Step(table, "refused", closed.message())
         if owed is not None:
             return Step(table, "waiting", str(owed))
         refusal = "" if held_up else _refusal(study, table)
@@ -76,9 +80,12 @@ def waits_for(study: Study, table: str) -> Waiting | None:
     except NotThere as missing:
         return missing.waiting
     if table == "intents":
+        sample = study.load("query_sample")
         locked = intent_methods.lock(
-            study.load("query_sample"),
-            read_intents(study.file(d.intents.file), name=d.intents.file).frame,
+            sample,
+            read_intents(
+                study.file(d.intents.file), name=d.intents.file, besides=intent_methods.row_check(sample)
+            ).frame,
             study.ledger.reviews(study.name),
             round=study.round,
             reviewers={d.auditor.name},
@@ -120,18 +127,6 @@ def first_owed(study: Study, table: str) -> Waiting | None:
         if owed is not None:
             return Waiting(f"{owed} for {before}", owed.done, owed.of) if not owed.of else owed
     return None
-
-
-def on_the_way(table: str) -> list[str]:
-    """Every table that `table` is made from, in graph order."""
-    needed: set[str] = set()
-    todo = [i for i in TABLES[table].inputs if i in TABLES]
-    while todo:
-        name = todo.pop()
-        if name not in needed:
-            needed.add(name)
-            todo += [i for i in TABLES[name].inputs if i in TABLES]
-    return [name for name in TABLES if name in needed]
 
 
 def _refusal(study: Study, table: str) -> str:

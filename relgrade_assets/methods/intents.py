@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -139,28 +140,40 @@ def intents_digest(frame: pl.DataFrame) -> str:
     )
 
 
+def row_faults(row: Mapping[str, str | None], queries: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """P16: what is wrong with a row's text, as column, found, expected and mend: another query's text than the sampled
+    one (`queries`, by id), and a lint's finding without a reason. Rows of other queries are passed over.
+    """
+    found: list[tuple[str, str, str, str]] = []
+    if row["query_id"] not in queries:
+        return found
+    given, sampled, intent = row["query"], queries[str(row["query_id"])], row["intent"] or ""
+    if given is not None and given != sampled:
+        found.append(("query", repr(given), repr(sampled), "Leave the query's text as sampled."))
+    if not (row["lint_override"] or "").strip():
+        mend = "Keep the most plausible question, or give a reason under lint_override."
+        found += [("", f"{intent!r}: {finding}", "one line with one reading", mend) for finding in lint(intent)]
+    return found
+
+
+def row_check(sample: pl.DataFrame) -> Callable[[Mapping[str, str | None]], list[tuple[str, str, str, str]]]:
+    """`row_faults` against the query sample (query_id, query)."""
+    return partial(row_faults, queries=dict(sample.select("query_id", "query").iter_rows()))
+
+
 def _faults(ours: pl.DataFrame, queries: dict[str, str]) -> list[Fault]:
     faults: list[Fault] = []
     for query_id, n in ours.group_by("query_id").agg(pl.len()).filter(pl.col("len") > 1).sort("query_id").rows():
         faults.append(Fault(f"intent of {query_id}", f"{n} rows", "one intent a query"))
     for row in ours.to_dicts():
-        query_id, where = row["query_id"], f"intent of {row['query_id']}"
-        if row["query"] is not None and row["query"] != queries[query_id]:
-            faults.append(
-                Fault(
-                    f"{where}, query", repr(row["query"]), repr(queries[query_id]), "Leave the query's text as sampled."
-                )
-            )
+        where = f"intent of {row['query_id']}"
+        faults += [
+            Fault(f"{where}, {column}" if column else where, *said) for column, *said in row_faults(row, queries)
+        ]
         if row["form"] not in FORMS:
             faults.append(Fault(f"{where}, form", repr(row["form"]), f"one of {', '.join(FORMS)}"))
         if not (row["author"] or "").strip():
             faults.append(Fault(f"{where}, author", "nobody", "who wrote it"))
-        if not (row["lint_override"] or "").strip():
-            mend = "Keep the most plausible question, or give a reason under lint_override."
-            faults += [
-                Fault(where, f"{row['intent']!r}: {finding}", "one line with one reading", mend)
-                for finding in lint(row["intent"])
-            ]
     return faults
 
 

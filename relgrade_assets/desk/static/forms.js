@@ -39,6 +39,17 @@
     }
   }
 
+  // Hundreds of rows: nobody tabs through what is done.
+  function toOpen() {
+    const form = document.querySelector('form.row[data-done="0"]');
+    const first = form && form.querySelector("input:not([type=hidden]), select, button");
+    if (!first) return;
+    first.focus({ preventScroll: true });
+    form.scrollIntoView({ block: "start" });
+  }
+  const open = document.getElementById("to-open");
+  if (open) open.addEventListener("click", toOpen);
+
   document.addEventListener("submit", (event) => {
     event.preventDefault();
     send(event.target);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -15,16 +17,24 @@ from relgrade_assets.io.readers.records import Column, collect_records, format_o
 
 FORMS = ("where", "how", "why", "which", "usage")
 VERDICTS = ("ok", "change")
+Besides = Callable[[Mapping[str, str | None]], list[tuple[str, str, str, str]]]
+"""Column, found, expected and mend of whatever else is wrong with a row."""
 BREAKS = "[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]"
 
 
 def read_intents(
-    path: Path, *, name: str, format: Literal["csv", "jsonl"] | None = None, inside: Path | None = None
+    path: Path,
+    *,
+    name: str,
+    format: Literal["csv", "jsonl"] | None = None,
+    inside: Path | None = None,
+    besides: Besides | None = None,
 ) -> Read:
     """The intents as query_id, query, form, intent, author, lint_override (String), in the file's order.
 
     query and lint_override (the author's reason for overriding the lint) are null where the file has none. Raises
-    Refused for a query twice, a form that is none, and an intent or author that is blank or of several lines.
+    Refused for a query twice, a form that is none, and an intent or author that is blank or of several lines; then, so
+    that all is told at once, for what `besides` finds on the other rows: what the lock would refuse.
     Notices: those of `text`, blank_lines.
     """
     columns = {
@@ -43,6 +53,8 @@ def read_intents(
     _one_line(frame, "intent", "the one question that the query asks, on one line (P16)", faults)
     _one_line(frame, "author", "who wrote it, on one line", faults)
     _once(frame, faults)
+    if faults.total and besides is not None:
+        _besides(frame, besides, faults)
     faults.refuse()
     return Read(
         frame.select(_null_if_blank(c) if c in ("query", "lint_override") else pl.col(c) for c in columns), read.notices
@@ -99,6 +111,14 @@ def _one_line(frame: pl.DataFrame, column: str, expected: str, faults: Faults) -
     faults.rows(blank, lambda r: "nothing", expected, column=column)
     broken = frame.filter(pl.col(column).str.contains(BREAKS))
     faults.rows(broken, lambda r: f"several lines ({shown(r[column])})", expected, column=column)
+
+
+def _besides(frame: pl.DataFrame, besides: Besides, faults: Faults) -> None:
+    texts = [_null_if_blank(c) for c in ("query", "lint_override")]
+    for row in frame.with_columns(texts).to_dicts():
+        if row["intent"].strip() and not re.search(BREAKS, row["intent"]):
+            for column, found, expected, mend in besides(row):
+                faults.add(row["line"], found, expected, mend, column=column or "intent")
 
 
 def _once(frame: pl.DataFrame, faults: Faults) -> None:
