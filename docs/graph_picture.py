@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-LANES = (("queries",), ("pooling",), ("audit",), ("grading",), ("intents",), ("key", "measures", "publication"))
+LANES = (
+    ("queries",),
+    ("pooling", "refresh"),
+    ("audit",),
+    ("grading",),
+    ("intents",),
+    ("key", "measures", "publication"),
+)
 """Groups side by side in the picture; those of one lane follow each other."""
 
 
@@ -48,7 +55,8 @@ def graph_svg() -> str:
             )
     for name, spec in TABLES.items():
         x, y = at[name]
-        outside = ", ".join(i for i in spec.inputs if i in SOURCES and i != "design")
+        read = [i for i in spec.inputs if i in SOURCES and i != "design"]
+        outside = ", ".join(read) if len(read) <= 3 else f"{', '.join(read[-2:])} and {len(read) - 2} more"
         out.append(f'<rect x="{x}" y="{y}" width="{box_x}" height="{box_y}" rx="4" fill="#ffffff" stroke="#3b6ea8"/>')
         out.append(_text(x + box_x / 2, y + (16 if outside else 24), 13.5, "#0b2e59", name))
         if outside:

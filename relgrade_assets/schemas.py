@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandera.polars as pa
 import polars as pl
 
-GROUPS = ("sources", "queries", "intents", "pooling", "audit", "grading", "key", "measures", "publication")
+GROUPS = ("sources", "queries", "intents", "pooling", "audit", "grading", "key", "measures", "publication", "refresh")
 """Groups of the graph, in the order in which a study goes through them."""
 
 SOURCES: dict[str, str] = {
@@ -23,7 +23,10 @@ SOURCES: dict[str, str] = {
     "reviews": "the ledger's reviews of intents (P17)",
     "answers": "the ledger's answers of the key's graders, in this round (P23)",
     "audit_answers": "the ledger's answers of the auditor, in this round (P23)",
+    "carried": "answers of earlier rounds that may count in this one (P30, P44)",
     "spot_check_file": "the spot-check sheet as a person filled it in (P8); may be absent",
+    "keys": "the keys that were frozen, as the event log has them (P33)",
+    "policy": "what the design says is done when the key grows stale (P43)",
     "events": "the rounds that the hash-chained event log has opened (P4, P36)",
 }
 """Inputs that are observed, not made."""
@@ -229,8 +232,11 @@ class Grades(Table):
     grade: int = pa.Field(nullable=True, ge=0, le=9, description="Null where unrateable.")
     unrateable: bool
     corpus_cleanup: bool
-    position: int = pa.Field(ge=1)
+    position: int = pa.Field(nullable=True, ge=1, description="Null where the grade was carried: it was not asked for.")
     answered_at: str = pa.Field(description="UTC, ISO 8601.")
+    from_round: int = pa.Field(
+        ge=1, description="The round in which it was given: an earlier one where it was carried (P30, P44)."
+    )
 
     class Config(Table.Config):
         unique = ["grader", "query_id", "chunk_id"]
@@ -317,7 +323,7 @@ class Verdicts(Table):
 
 
 class Revisions(Table):
-    """The rounds that were opened, with their logged causes (P4, P30)."""
+    """The rounds that were opened, with their logged causes (P4, P30), and what each carried (P43, P44)."""
 
     round: int = pa.Field(ge=1)
     cause: str
@@ -325,6 +331,11 @@ class Revisions(Table):
     by: str
     at: str = pa.Field(description="UTC, ISO 8601.")
     protocol_digest: str
+    carry: str = pa.Field(
+        isin=["none", "limited", "unchanged"],
+        description="Which grades of earlier rounds count: none, what was not relevant (P30), what is unchanged (P44).",
+    )
+    rerate: int = pa.Field(ge=0, le=100, description="Percent of the carried pairs that are given again (P43).")
 
     class Config(Table.Config):
         unique = ["round"]
@@ -454,6 +465,29 @@ class PublishedKey(Table):
         unique = ["file"]
 
 
+class Staleness(Table):
+    """Whether the latest key still fits what it is used on: P43's triggers with evidence, action and effort."""
+
+    trigger: str = pa.Field(description="What was looked at: see [staleness](statistics.md#staleness).")
+    state: str = pa.Field(
+        isin=["due", "open", "watch", "fine", "unknown"],
+        description="`open` where the next round was opened for it; `unknown` where nothing tells.",
+    )
+    value: float = pa.Field(nullable=True, description="What it comes to.")
+    limit: float = pa.Field(nullable=True, description="Above this it is due, or watched.")
+    evidence: str
+    action: str = pa.Field(description="What the protocol asks for; `none` where nothing is due.")
+    rerate: int = pa.Field(ge=0, le=100, description="Percent of carried pairs that is to be rated again.")
+    pairs_to_judge: int = pa.Field(
+        nullable=True, ge=0, description="By all graders, with the carried ones rated again."
+    )
+    pairs_carried: int = pa.Field(nullable=True, ge=0, description="Judgments saved by carry-over (P44).")
+    hours: float = pa.Field(nullable=True, ge=0, description="At two judgments a minute.")
+
+    class Config(Table.Config):
+        unique = ["trigger"]
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """One table of the graph: its model, its group, what it is made from, and whether each round has its own."""
@@ -480,10 +514,10 @@ TABLES: dict[str, TableSpec] = {
     "sheets": TableSpec(
         Sheets,
         "grading",
-        ("design", "rubric", "query_sample", "pools", "intents", "corpus", "audit_sample"),
+        ("design", "rubric", "query_sample", "pools", "intents", "corpus", "audit_sample", "carried"),
         per_round=True,
     ),
-    "grades": TableSpec(Grades, "grading", ("design", "sheets", "answers"), per_round=True),
+    "grades": TableSpec(Grades, "grading", ("design", "sheets", "answers", "carried"), per_round=True),
     "grader_checks": TableSpec(GraderChecks, "grading", ("design", "grades", "sheets"), per_round=True),
     "audit_sheets": TableSpec(
         AuditSheets,
@@ -570,6 +604,25 @@ TABLES: dict[str, TableSpec] = {
             "report",
         ),
         per_round=True,
+    ),
+    "staleness": TableSpec(
+        Staleness,
+        "refresh",
+        (
+            "design",
+            "rubric",
+            "query_log",
+            "corpus",
+            "run_files",
+            "intent_file",
+            "queries",
+            "query_sample",
+            "runs",
+            "pools",
+            "events",
+            "keys",
+            "policy",
+        ),
     ),
 }
 """Every table in graph order; an input stands before whatever is made from it."""

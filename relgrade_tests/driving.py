@@ -45,7 +45,9 @@ def _from(start: str) -> tuple[str, ...]:
 
 
 AFTER_THE_GATES = _from("frozen_key")
-BEFORE_THE_GATES = tuple(t for t in TABLES if t not in AFTER_THE_GATES)
+MADE = tuple(t for t, spec in TABLES.items() if spec.group != "refresh")
+"""What `everything` makes: a round's tables and what they come from."""
+BEFORE_THE_GATES = tuple(t for t in MADE if t not in AFTER_THE_GATES)
 SETTINGS = """\
 storage: {sqlite: {base_dir: storage}}
 telemetry: {enabled: false}

@@ -7,18 +7,14 @@ RELGRADE_SCREENSHOTS names, else they are thrown away.
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import browser
 import pytest
-import requests
 import tiny
+from dagster_dev import serving
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -40,45 +36,8 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(top: Path) -> Iterator[str]:
     if reason := browser.why_not():
         pytest.skip(reason)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "DAGSTER_HOME": str(top), "RELGRADE_HOME": str(top)}
-    command = [str(Path(sys.executable).with_name("dagster")), "dev", "-h", "127.0.0.1", "-p", str(port)]
-    log = (top / "dev.log").open("w")
-    server = subprocess.Popen(
-        command, cwd=top, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
-        _loads(f"http://127.0.0.1:{port}", server, top / "dev.log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-        log.close()
-
-
-LOADED = b'{"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"}'
-
-
-def _loads(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until the web server answers and has loaded the definitions."""
-    question = requests.Request("POST", f"{address}/graphql", data=LOADED, headers={"Content-Type": "application/json"})
-    for _ in range(360):
-        if server.poll() is not None:
-            pytest.fail(f"dagster dev ended: {log.read_text()[-2000:]}")
-        try:
-            with requests.Session() as session:
-                answer = session.send(question.prepare(), timeout=5).json()
-            if answer["data"]["repositoriesOrError"].get("nodes"):
-                return
-        except (requests.RequestException, ValueError):
-            pass
-        time.sleep(0.5)
-    pytest.fail(f"dagster dev did not load the definitions: {log.read_text()[-2000:]}")
+    with serving(top) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

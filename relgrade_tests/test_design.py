@@ -175,6 +175,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "arms.score_order": ({}, {"arms.0.score_order": "ascending"}),
     "arms.order": ({}, {"arms.0.order": "as_listed"}),
     "arms.duplicates": ({}, {"arms.0.duplicates": "keep_first"}),
+    **{
+        f"arms.index.{key}": ({"arms.0.index": {"mapping": "x"}}, {"arms.0.index": {"mapping": "x", key: "v2"}})
+        for key in ("mapping", "analyser", "embedding")
+    },
     "intents.file": ({}, {"intents.file": "other.csv"}),
     "graders.name": ({}, {"graders.0.name": "i"}),
     "graders.family": ({}, {"graders.0.family": "fi"}),
@@ -217,8 +221,15 @@ def test_digest_covers_every_key(key: str) -> None:
 def test_changes_name_every_key_of_the_design() -> None:
     """Bites when a key is added without a line above (`relgrade` has one value only)."""
     pace = {f"{who}.run.{key}" for who in ("graders", "auditor") for key in PACE}
-    apart = {key for key in leaves(Design) if key.startswith("publication.")}
+    apart = {key for key in leaves(Design) if key.startswith(("publication.", "refresh."))}
     assert set(CHANGES) == set(leaves(Design)) - {"relgrade"} - pace - apart
+
+
+@pytest.mark.parametrize("value", [{}, {"act_on": ["new_arm", "rubric"]}, {"rerate": 50}, {"rejudge": "all"}])
+def test_digest_leaves_out_how_a_key_is_kept_up(value: dict[str, Any]) -> None:
+    """P2, P43: `refresh` may be changed at any time; an arm without `index` is as it was before there was one."""
+    assert digest({"refresh": value}) == digest()
+    assert digest({"arms.0.index": None}) == digest() != digest({"arms.0.index": {"embedding": "v1"}})
 
 
 @pytest.mark.parametrize(

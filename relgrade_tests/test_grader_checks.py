@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score
 
 from relgrade_assets.methods import grader_checks as methods
 from relgrade_assets.methods.resampling import draws, generator
@@ -44,6 +45,32 @@ def found(frame: pl.DataFrame, check: str, at: int | None = None) -> dict[str, o
 
 def honest(q: int, p: int, chance: random.Random) -> int:
     return chance.choice([0, 0, 1, 2])
+
+
+def test_drift_since_an_earlier_round_against_sklearn() -> None:
+    """P43: change, agreement and quadratic kappa of new grades with old, each grader's own; ungraded pairs left out."""
+    chance = random.Random(5)  # noqa: S311
+    rows = [
+        (who, f"q{n % 7}", f"c{n}", max(0, old - (chance.random() < lower)), old)
+        for who, lower in (("ann", 0.0), ("eve", 0.5))
+        for n in range(60)
+        for old in [chance.choice([0, 1, 2])]
+    ]
+    schema = {"grader": pl.String, "query_id": pl.String, "chunk_id": pl.String, "grade": pl.Int64, "before": pl.Int64}
+    bare = pl.DataFrame([("ann", "q0", "x", None, 2), ("eve", "q0", "x", 1, None)], schema=schema, orient="row")
+    again = pl.concat([pl.DataFrame(rows, schema=schema, orient="row"), bare])
+    frame = methods.drift(again, labels=[0, 1, 2], round=2, seed="7")
+    TABLES["grader_checks"].model.validate(frame)
+    for who in ("ann", "eve"):
+        own = frame.filter(pl.col("grader") == who)
+        new, old = (np.array([r[i] for r in rows if r[0] == who]) for i in (3, 4))
+        assert found(own, "regrade_change")["value"] == pytest.approx((new - old).mean())
+        assert found(own, "regrade_same")["value"] == pytest.approx((new == old).mean())
+        kappa = cohen_kappa_score(new, old, labels=[0, 1, 2], weights="quadratic")
+        assert found(own, "regrade_kappa")["value"] == pytest.approx(kappa)
+        assert (found(own, "regrade_change")["n"], found(own, "regrade_change")["queries"]) == (60, 7)
+    assert "grades are lower than they were" in str(found(own, "regrade_change")["note"])
+    assert methods.drift(again.clear(), labels=[0, 1, 2], round=2, seed="7").is_empty()
 
 
 def test_the_table_fits_its_schema_and_repeats_to_the_byte() -> None:

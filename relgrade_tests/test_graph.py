@@ -18,6 +18,7 @@ import tiny
 from driving import (
     AFTER_THE_GATES,
     BEFORE_THE_GATES,
+    MADE,
     Told,
     backfill,
     copy,
@@ -32,7 +33,7 @@ from relgrade_assets.definitions import ASSETS
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.methods import pooling
-from relgrade_assets.schemas import SOURCES, TABLES
+from relgrade_assets.schemas import SOURCES
 
 ARMS = ("zebrafinch", "quokka")
 DESIGN = tiny.DESIGN.replace("name: old", f"name: {ARMS[0]}").replace("name: new", f"name: {ARMS[1]}")
@@ -125,7 +126,7 @@ def test_waiting_is_not_red_and_tells_counts(walk: Walk) -> None:
         assert set(told.waiting) == set(waits)
         assert all(re.fullmatch(pattern, told.waiting[table]) for table, pattern in waits.items()), told.waiting
     assert set(walk.told["half"].skipped) >= {"agreement", "verdicts", *AFTER_THE_GATES}
-    assert set(walk.told["published"].made) == set(TABLES)
+    assert set(walk.told["published"].made) == set(MADE)
 
 
 def test_waiting_is_observed_with_numbers_to_plot(walk: Walk) -> None:
@@ -166,7 +167,7 @@ def test_an_identical_second_run_changes_no_byte(walk: Walk, tmp_path: Path) -> 
     top = copy(walk.at["published"], tmp_path / "top")
     before, log = files_of(published(top)), study_of(top).log
     told = run(top)
-    assert told.ok and set(told.made) == set(TABLES)
+    assert told.ok and set(told.made) == set(MADE)
     assert files_of(published(top)) == before
     assert study_of(top).log == log
     assert set(before) >= {"key.jsonl", "qrels.txt", "judgments.json", "pools.jsonl", "manifest.json", "events.jsonl"}
@@ -212,7 +213,7 @@ def test_two_experiments_do_not_mix(walk: Walk, tmp_path: Path) -> None:
     first = files_of(published(top))
     for who in ("ann", "bob"):
         grade_all(top, who, by=doubled, name="second")
-    told = backfill(top, *TABLES, names=["second", tiny.NAME])
+    told = backfill(top, *MADE, names=["second", tiny.NAME])
     assert all(t.ok for t in told.values())
     assert files_of(published(top)) == first
     grades = [set(study_of(top, name=n).load("frozen_key")["grade"]) for n in (tiny.NAME, "second")]
@@ -228,8 +229,8 @@ def test_every_table_has_an_explicit_data_version(walk: Walk) -> None:
         if event.is_step_materialization:
             made = event.step_materialization_data.materialization
             versions[made.asset_key.to_user_string()] = (made.tags or {})["dagster/data_version"]
-    assert versions == {table: content_digest(study.load(table)) for table in TABLES}
-    assert versions == {table: study.digest_of(table) for table in TABLES}
+    assert versions == {table: content_digest(study.load(table)) for table in MADE}
+    assert versions == {table: study.digest_of(table) for table in MADE}
 
 
 # what is stored
@@ -256,7 +257,7 @@ def test_recheck_runs_every_check_and_makes_nothing(walk: Walk, tmp_path: Path) 
     told = run(top, of="recheck")
     answered = [e for e in told.events if e.event_type_value == "ASSET_CHECK_EVALUATION"]
     assert told.ok and not told.failed_checks
-    assert len(answered) == len(TABLES) + 4
+    assert len(answered) == len(MADE) + 4
     assert told.made == ("revisions",)  # lends the job its partitions
     rewrite(top, "pools", lambda t: t.with_columns(chunk_digest=pl.lit(None, pl.String)))
     study_of(top).path("spot_check").write_bytes(b"")
@@ -376,7 +377,7 @@ def test_nothing_private_and_nothing_that_unblinds_is_shown(walk: Walk) -> None:
         for asset, text in said_of(told).items():
             assert not [p for p in private if p in text], (stage, asset)
     shown = said_of(walk.told["published"])
-    assert set(shown) == set(TABLES)
+    assert set(shown) == set(MADE)
     blind = ("pools", "intents", "sheets", "grades", "audit_sample", "audit_sheets", "audit_grades", "disagreements")
     for asset in blind:
         assert not [arm for arm in (*ARMS, "lexical", "dense") if arm in shown[asset]], asset

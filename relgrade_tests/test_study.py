@@ -122,11 +122,14 @@ CHANGES: dict[str, Callable[[Study], object]] = {
     "answers": answered("ann"),
     "audit_answers": answered("bob"),
     "events": open_first_round,
+    "keys": lambda study: study.happened("frozen", {"round": study.round, "key_digest": "d" * 64}),
+    "policy": append("experiment.yaml", "refresh: {act_on: [new_arm]}\n"),
 }
+"""`carried` is of a later round: test_rounds.py."""
 
 
 def test_every_source_is_tried() -> None:
-    assert {*CHANGES, "design", "rubric"} == set(SOURCES)
+    assert {*CHANGES, "design", "rubric", "carried"} == set(SOURCES)
 
 
 @pytest.mark.parametrize("source", CHANGES)

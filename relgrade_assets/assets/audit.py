@@ -12,6 +12,7 @@ from relgrade_assets.assets.build import GRADERS, Made, table
 from relgrade_assets.errors import Waiting
 from relgrade_assets.io import events
 from relgrade_assets.io.grading_run import Tell, grade_all
+from relgrade_assets.io.history import side_by_side
 from relgrade_assets.io.judging import agreement_of, graded, verdicts_on
 from relgrade_assets.io.rounds import audited_before, lock_audit_sample, log_failed_gates
 from relgrade_assets.io.study import Study
@@ -127,9 +128,10 @@ def verdicts(study: Study, agreement: pl.DataFrame, grades: pl.DataFrame, audit_
 
 @table
 def revisions(study: Study) -> Made:
-    """List the rounds that were opened and why (P4, P30)."""
+    """List the rounds that were opened and why (P4, P30), with what came of each beside it."""
     frame = events.rounds(study.log)
-    return Made(frame, {"rounds": frame.height})
+    beside = side_by_side(study).select("round", "cause", "carry", "graded", "carried", "gates", "standing")
+    return Made(frame, {"rounds": frame.height, "side_by_side": show.grid(beside.columns, beside.rows())})
 
 
 def _counts(grades: pl.DataFrame) -> dict[str, int]:

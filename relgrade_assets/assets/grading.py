@@ -8,11 +8,11 @@ import polars as pl
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import GRADERS, Made, table
 from relgrade_assets.errors import Waiting
+from relgrade_assets.io import carrying
 from relgrade_assets.io.grading_run import Tell, grade_all
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grader_checks as checking
-from relgrade_assets.methods import grading
 from relgrade_assets.methods import sheets as methods
 
 
@@ -20,26 +20,27 @@ from relgrade_assets.methods import sheets as methods
 def sheets(
     study: Study, query_sample: pl.DataFrame, pools: pl.DataFrame, intents: pl.DataFrame, audit_sample: pl.DataFrame
 ) -> Made:
-    """Lay out each grader's rows, blind, in an order of their own (P14, P18). That the audit sample is locked is all
-    that is taken from it.
+    """Lay out each grader's rows, blind, in an order of their own (P14, P18), without those whose grades are carried
+    (P44). That the audit sample is locked is all that is taken from it.
     """
     d = study.design
+    carry = carrying.carried(study, pools, intents, query_sample)
     frame = methods.build(
         pools,
         intents,
         query_sample,
         study.corpus,
         graders=d.key_graders,
-        takes=grading.share_of_queries(
-            pools["query_id"].to_list(), seed=d.seed, graders=[(g.name, g.takes) for g in d.graders]
-        ),
+        takes=carrying.takes(study, pools),
         seed=d.seed,
         round=study.round,
         rubric=study.rubric,
+        without=carry.frame,
     )
     return Made(
         frame,
         {
+            **carry.metadata(),
             "pairs": frame.height,
             "pairs_by_grader": show.bars(dict(frame.group_by("grader").len().sort("grader").iter_rows()), unit="pairs"),
         },
@@ -63,13 +64,16 @@ def grades(study: Study, sheets: pl.DataFrame, tell: Tell) -> Made | Waiting:
 
 @table
 def grader_checks(study: Study, grades: pl.DataFrame, sheets: pl.DataFrame) -> Made:
-    """Look for drift along the order, anchoring within prompts, and reasons that repeat the query (P31). No gate: what
-    is found is for people to look into before the freeze.
+    """Look for drift along the order, anchoring within prompts, reasons that repeat the query (P31), and drift since
+    earlier rounds (P43). No gate: what is found is for people to look into before the freeze.
     """
-    frame = checking.checks(grades, sheets, seed=study.design.seed)
+    d = study.design
+    again = carrying.earlier_grades(study, grades)
+    since = checking.drift(again, labels=d.scale.labels, round=study.round, seed=d.seed)
+    frame = pl.concat([checking.checks(grades, sheets, seed=d.seed), since])
     found = frame.filter(pl.col("note").str.contains("leaves 0 out"))
     plots = {
-        f"{check} of {grader}": show.bars(means, unit="mean grade", top=study.design.scale.top)
+        f"{check} of {grader}": show.bars(means, unit="mean grade", top=d.scale.top)
         for grader, check, means in checking.means(frame)
     }
     rows = frame.filter(pl.col("at").is_null()).select("grader", "check", "value", "low", "high", "note").rows()

@@ -6,7 +6,9 @@ from typing import Any
 
 import dagster as dg
 
-_MADE = dg.AssetSelection.all() - dg.AssetSelection.groups("sources")
+REPOOLED = ("queries", "query_sample", "runs", "contributions", "pools", "staleness")
+"""What is made again when log, corpus or runs change under a key (P43): nothing of a round, so that the key stands."""
+_MADE = dg.AssetSelection.all() - dg.AssetSelection.groups("sources", "refresh")
 
 
 def _job(name: str, selection: dg.AssetSelection, description: str) -> Any:
@@ -26,10 +28,15 @@ JOBS = [
     ),
     _job(  # revisions is there for its partitions: Dagster finds none in a job of checks alone
         "recheck",
-        dg.AssetSelection.all_asset_checks() | dg.AssetSelection.assets("revisions"),
+        (dg.AssetSelection.all_asset_checks() - dg.AssetSelection.checks_for_assets("staleness"))
+        | dg.AssetSelection.assets("revisions"),
         "Run every check of an experiment again.",
     ),
-    _job("repool", dg.AssetSelection.assets("runs", "contributions", "pools"), "Read the runs and pool again."),
+    _job(
+        "repool",
+        dg.AssetSelection.assets(*REPOOLED),
+        "Sample, pool and look at staleness again, up to where graders would come in. Touches no key.",
+    ),
     _job(
         "publish",
         dg.AssetSelection.assets(

@@ -8,11 +8,10 @@ import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.assets.sources import observations
+from relgrade_assets.automation.refresh import REASON, inputs_under_key, stale_keys
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.progress import complete_now
 from relgrade_assets.resources.studies import Studies
-
-REASON = "relgrade/reason"
 
 
 @dg.sensor(minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
@@ -63,4 +62,4 @@ def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("no experiment became complete")
 
 
-SENSORS = [experiment_folders, people_are_done]
+SENSORS = [experiment_folders, people_are_done, inputs_under_key, stale_keys]

@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "Write the published key as another tool takes it."),
     "grade": ("grade", "Run the model graders for what is missing."),
     "revise": ("people", "Log a revision and open the next round."),
+    "staleness": ("refresh", "Say whether the key still fits, and what a refresh costs."),
+    "refresh": ("refresh", "Open the next round on changed inputs."),
     "score": ("score", "Measure runs against judgments, without a study."),
     "agree": ("agree", "Say how far graders agree, without a study."),
     "plan": ("plan", "Say what a number of queries can tell, before spending."),

@@ -14,7 +14,7 @@ import typer
 from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, WAITING, Name, app, home, say, stop, warn
 from relgrade_assets.cli.run import require_tables, write_settings
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io import checking, checklist, progress, worksheets
+from relgrade_assets.io import checking, checklist, history, progress, worksheets
 from relgrade_assets.io.atomic import create_folder, write_bytes
 from relgrade_assets.io.next_steps import next_steps
 from relgrade_assets.io.study import open_study
@@ -110,6 +110,7 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
                     "next": [{"who": n.who, "what": n.what, "command": n.command} for n in due],
                     "tables": rows,
                     "checklist": checks,
+                    "rounds": history.side_by_side(study).to_dicts(),
                 },
                 ensure_ascii=False,
             )
@@ -117,6 +118,8 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
     else:
         say(f"{name}, round {study.round}: {study.design.title}")
         _lines([(s.state, s.table, s.text) for s in steps], say)
+        for line in history.lines(history.side_by_side(study)):
+            say(line)
         for when in dict.fromkeys(i.when for i in items):
             say(f"\n{when}")
             _lines([(i.state, i.rule, i.text) for i in items if i.when == when], say)

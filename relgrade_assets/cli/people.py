@@ -176,12 +176,21 @@ def revise(
     ],
     what: Annotated[str, typer.Option("--what", metavar="TEXT", help="What was changed.")] = "",
     by: Annotated[str, typer.Option("--by", metavar="TEXT", help="Who decided.")] = "",
+    limited: Annotated[
+        bool,
+        typer.Option(
+            "--limited",
+            help="Grade again only what was graded relevant: where binary kappa passed, and weighted kappa failed on "
+            "which relevant grade.",
+        ),
+    ] = False,
 ) -> None:
     """Log a revision with its cause and open the next round."""
     if not cause.strip():
         raise Refused("A revision has a cause", [Fault("--cause", "nothing", "what went wrong, in words")])
-    number = rounds.open_next_round(open_study(home(), name), cause=cause, what=what, by=by)
-    say(f"Round {number} of {name} is open. Review changed intents, then write fresh sheets.")
+    number = rounds.open_next_round(open_study(home(), name), cause=cause, what=what, by=by, limited=limited)
+    again = " Only chunks that were graded relevant are asked for again." if limited else ""
+    say(f"Round {number} of {name} is open.{again} Review changed intents, then write fresh sheets.")
 
 
 def _tell(taken: returns.Taken, mend: str) -> None:

@@ -20,6 +20,7 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.database import utc_text
 from relgrade_assets.io.ledger import Ledger
 from relgrade_assets.io.ledger import events as table
+from relgrade_assets.methods.carry_over import Source
 from relgrade_assets.protocol.canonical import canonical_json, digest
 
 GENESIS = "0" * 64
@@ -38,7 +39,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "voided": ("round", "key_digest", "why"),
 }
 """Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35);
-`alike_taken`: answers were taken although they are another grader's or another round's (P25), graders by pseudonym."""
+`alike_taken`: answers were taken although they are another grader's or another round's (P25), graders by pseudonym.
+
+An opening also has `rubric_digest`, `scale_digest` and the digests of `inputs`; of a round that carries grades `carry`,
+`from` (the round before it in the chain), `rerate` (percent) and `rerate_in` (P30, P43, P44).
+"""
 
 BY, SALT, BY_DIGEST = "by", "by_salt", "by_sha256"
 
@@ -239,12 +244,33 @@ def opening(events: Sequence[Event], round: int) -> Event | None:
 
 
 def rounds(events: Sequence[Event]) -> pl.DataFrame:
-    """The openings as a table: round, cause, what, by, at, protocol_digest, sorted by round (P4, P30)."""
-    names = ("cause", "what", "by", "at", "protocol_digest")
-    rows = [(e.round, *[str({**e.body, "at": e.at}[name]) for name in names]) for e in events if e.kind == "opened"]
-    return pl.DataFrame(rows, schema={"round": pl.Int64(), **{name: pl.String() for name in names}}, orient="row").sort(
-        "round"
-    )
+    """The openings as schemas.Revisions, sorted by round (P4, P30)."""
+    names = ("cause", "what", "by", "at", "protocol_digest", "carry")
+    rows = [
+        (e.round, *[str({"carry": "none", **e.body, "at": e.at}[name]) for name in names], e.body.get("rerate", 0))
+        for e in events
+        if e.kind == "opened"
+    ]
+    schema = {"round": pl.Int64(), **{name: pl.String() for name in names}, "rerate": pl.Int64()}
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("round")
+
+
+def carried_from(events: Sequence[Event], round: int) -> list[Source]:
+    """The earlier rounds whose answers may count in `round`, latest first (P30, P44); empty where it grades its whole
+    pool anew. A round of another scale counts nowhere; one of another rubric only in a limited regrade.
+    """
+    present = opening(events, round)
+    found: list[Source] = []
+    limited, at = False, present
+    while present is not None and at is not None and at.body.get("carry", "none") != "none":
+        limited = limited or at.body["carry"] == "limited"
+        at = opening(events, int(str(at.body["from"])))
+        if at is None or at.body.get("scale_digest") != present.body["scale_digest"]:
+            continue
+        same = at.body.get("rubric_digest") == present.body["rubric_digest"]
+        if same or present.body["carry"] == "limited":
+            found.append(Source(at.round, str(at.body.get("rubric_digest")), limited))
+    return found
 
 
 def _read(connection: sa.Connection, experiment: str) -> list[Event]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import key as methods
 from relgrade_assets.protocol.canonical import canonical_json, digest, digest_bytes
@@ -69,6 +70,7 @@ def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -
         "emptied_strata": list(key.emptied),
         "unrateable": key.unrateable.height,
         "deviations": [x.model_dump(mode="json") for x in d.deviations],
+        "baseline": baseline(study),
     }
 
 

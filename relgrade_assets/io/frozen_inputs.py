@@ -24,7 +24,10 @@ def changed_since(study: Study, table: str, *, files: bool = True) -> Refused | 
     way = [*on_the_way("frozen_key"), "frozen_key"]
     if table not in way or study.round not in study.ledger.read(lambda c: frozen_rounds(c, study.name)):
         return None
-    mend = f"Put it back, or open the next round with it: `relgrade revise {study.name} --cause ...`."
+    mend = (
+        f"Put it back, or open the next round with it: `relgrade refresh {study.name}` carries the grades that still "
+        f"hold, `relgrade revise {study.name} --cause ...` grades all anew."
+    )
     faults: dict[str, Fault] = {}
     for each in [t for t in way if TABLES[t].per_round and (t == table or t in on_the_way(table))]:
         label = study.label(each)

@@ -13,7 +13,7 @@ from math import isclose
 import polars as pl
 
 from relgrade_assets.errors import Fault, Waiting
-from relgrade_assets.io import attempts
+from relgrade_assets.io import attempts, carrying, events
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.ledger import Whose
 from relgrade_assets.io.rounds import audited_before
@@ -25,13 +25,18 @@ _AGAIN = "Materialise grades, audit_grades, agreement and verdicts again."
 
 
 def graded(study: Study, sheets: pl.DataFrame, who: Sequence[str]) -> pl.DataFrame | Waiting:
-    """The ledger's accepted answers to `sheets` as the Grades table, or how many pairs each grader still owes (P19)."""
+    """The ledger's accepted answers to `sheets` and what is carried from earlier rounds (P44) as the Grades table, or
+    how many pairs each grader still owes (P19).
+    """
     answers = study.ledger.answers(study.name, study.round, who)
     outcome = grading.complete(sheets, answers, who=who)
     if isinstance(outcome, Waiting):
         out = _exhausted(study, answers, who)
         return replace(outcome, what=f"{outcome.what}{out}", items=outcome.items)
-    return outcome
+    if study.design.auditor.name in who or not events.carried_from(study.log, study.round):
+        return outcome
+    carry = carrying.carried(study, *(study.load(t) for t in ("pools", "intents", "query_sample")))
+    return grading.with_carried(outcome, carry.frame, round=study.round)
 
 
 def _exhausted(study: Study, answers: pl.DataFrame, who: Sequence[str]) -> str:

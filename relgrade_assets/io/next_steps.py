@@ -13,6 +13,7 @@ from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
+from relgrade_assets.schemas import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ def next_steps(study: Study, steps: Sequence[Step]) -> list[Next]:
     found: list[Next] = []
     for table in (s.table for s in steps if s.state == "waiting"):
         found += [one for one in _people(study, table, state[table]) if one not in found]
-    if any(s.state in ("open", "outdated") and not s.text.startswith("after ") for s in steps):
+    made_by_run = [s for s in steps if TABLES[s.table].group != "refresh"]  # that has a command and a sensor of its own
+    if any(s.state in ("open", "outdated") and not s.text.startswith("after ") for s in made_by_run):
         return [Next("owner", "make what can be made now", f"relgrade run {study.name}"), *found]
     if not found:
         folder = study.home.published / study.name

@@ -11,6 +11,7 @@ from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.judging import graded, unmet
 from relgrade_assets.io.readers.intents import read_intents
+from relgrade_assets.io.rounds import frozen
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.protocol.canonical import digest
@@ -49,6 +50,8 @@ def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
         if TABLES[table].per_round and all(s.state != "refused" for s in before.values()):
             study.require_protocol_of_round()
         study.named(*_files(study, table))
+        if table == "staleness" and not any(e.kind == "frozen" for e in study.log):
+            return Step(table, "open", "after the first key is frozen")
         held_up = [i for i in TABLES[table].inputs if i in before and before[i].state != "ready"]
         owed = None if held_up else waits_for(study, table)
         closed = None if held_up else changed_since(study, table)
@@ -136,7 +139,11 @@ def _refusal(study: Study, table: str) -> str:
 
 
 def complete_now(study: Study) -> Complete | None:
-    """What people owed and have now given, where the table it goes into is not made from it yet."""
+    """What people owed and have now given, where the table it goes into is not made from it yet. Nothing of a round
+    that is frozen: it takes no answers.
+    """
+    if frozen(study):
+        return None
     for table, before, what in (
         ("intents", "query_sample", "the last intent is written and reviewed"),
         ("grades", "sheets", "the last grade is in"),

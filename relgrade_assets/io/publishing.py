@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from typing import TypedDict
 
 import polars as pl
 
@@ -26,6 +27,11 @@ from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.publication import Publication
 
 REPORT = "report.html"
+
+
+class _Exceptions(TypedDict):
+    carried: dict[int, int]
+    regraded: int | None
 
 
 def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -97,12 +103,32 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
     identity = json.loads(stored["key.json"])
     plain = tables["arm_measures"].filter(pl.col("scope") == "plain")
     spoiling = [*habits.of_study(d, sample), *habits.of_scores(plain)]
-    content = publication.manifest(identity, files, log, version=__version__, private=d.private, habits=spoiling)
+    content = publication.manifest(
+        identity,
+        files,
+        log,
+        version=__version__,
+        private=d.private,
+        habits=spoiling,
+        **_exceptions(study, tables["grades"]),
+    )
     return {
         **files,
         "manifest.json": publication.manifest_bytes(content),
         "status.json": status_bytes(log, round=study.round, key_digest=sha),
     }
+
+
+def _exceptions(study: Study, grades: pl.DataFrame) -> _Exceptions:
+    """P4's two exceptions, counted: pairs carried over, by the round they come from; of a limited regrade, pairs that
+    were given anew (P30, P44).
+    """
+    pairs = grades.select("query_id", "chunk_id", "from_round").unique()
+    counts = dict(pairs.group_by("from_round").len().iter_rows())
+    anew = counts.pop(study.round, 0)
+    opened = events.opening(study.log, study.round)
+    limited = opened is not None and opened.body.get("carry") == "limited"
+    return {"carried": counts, "regraded": anew if limited else None}
 
 
 def published_file(study: Study, form: str) -> bytes:

@@ -209,7 +209,8 @@ class Study:
                         "experiment.yaml or the rubric",
                         f"protocol {self.protocol[:12]}",
                         f"{then[:12]}, under which round {self.round} was opened",
-                        f"Put it back, or open the next round: `relgrade revise {self.name} --cause ...`.",
+                        f"Put it back, or open the next round: `relgrade revise {self.name} --cause ...` to grade all "
+                        f"of it anew, `relgrade refresh {self.name}` where arms or inputs changed and grades carry.",
                     )
                 ],
             )
@@ -273,6 +274,12 @@ class Study:
                 return self.ledger.answers_digest(self.name, self.round, graders)
             case "audit_answers":
                 return self.ledger.answers_digest(self.name, self.round, auditor)
+            case "carried":
+                return self._carried_digest()
+            case "policy":
+                return digest(d.refresh.model_dump(mode="json") if d.refresh else None)
+            case "keys":
+                return digest([[e.round, e.body["key_digest"]] for e in self.log if e.kind == "frozen"])
             case "events":
                 return digest([[e.seq, e.hash] for e in self.log if e.kind == "opened"])
             case "query_log":
@@ -289,6 +296,17 @@ class Study:
                 raise KeyError(name)
         each = [(named, _path_digest(self.file(named))) for named in files]
         return None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
+
+    def _carried_digest(self) -> str:
+        """Of what earlier rounds' graders answered, where this round may take it (P30, P44)."""
+        sources = events.carried_from(self.log, self.round)
+        graders = self.design.key_graders
+        each = [
+            [s.round, s.rubric_digest, s.only_not_relevant, self.ledger.answers_digest(self.name, s.round, graders)]
+            for s in sources
+        ]
+        opened = events.opening(self.log, self.round) if each else None
+        return digest(["carried", each, [opened.body.get(k) for k in ("rerate", "rerate_in")] if opened else []])
 
     def named(self, *files: str) -> None:
         """Prove that files which the design names are there. NotThere, listing those that are not."""

@@ -7,7 +7,8 @@ statistic comes from whole-number sums a query, so that a resample of queries is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +79,46 @@ def checks(grades: pl.DataFrame, sheets: pl.DataFrame, *, seed: str) -> pl.DataF
         for found in _statistics(own):
             bits.state = state
             rows.append((own["round"][0], grader, found.check, found.at, *_row(found, bits)))
+    return pl.DataFrame(rows, schema=GRADER_CHECKS, orient="row")
+
+
+def drift(again: pl.DataFrame, *, labels: Sequence[int], round: int, seed: str) -> pl.DataFrame:
+    """P43: rows of GraderChecks on the pairs that were given again, a grader each; no rows where none were.
+
+    `again` [grader, query_id, chunk_id, grade, before]. Intervals as in `checks`.
+
+    - regrade_change: mean of the new grade less the old one.
+    - regrade_same: share of pairs with the grade they had.
+    - regrade_kappa: quadratic weighted kappa of the new grades with the old ones, over the whole scale.
+    """
+    rows: list[tuple[object, ...]] = []
+    both = again.drop_nulls(["grade", "before"]).sort("grader", "query_id", "chunk_id")
+    for (grader,), own in both.group_by("grader", maintain_order=True):
+        n, queries = own.height, own["query_id"].n_unique()
+        change = pl.col("grade") - pl.col("before")
+        same = (pl.col("grade") == pl.col("before")).cast(pl.Int64)
+        cells = [
+            ((pl.col("grade") == a) & (pl.col("before") == b)).cast(pl.Int64).sum() for a in labels for b in labels
+        ]
+        moved = ("grades are lower than they were", "grades are higher than they were")
+        found = [
+            _Statistic(
+                "regrade_change", None, _by_query(own, change.sum(), pl.len().cast(pl.Int64)), _ratio, n, queries,
+                "new grade less the old one", moved,
+            ),
+            _Statistic(
+                "regrade_same", None, _by_query(own, same.sum(), pl.len().cast(pl.Int64)), _ratio, n, queries,
+                "share with the grade they had",
+            ),
+            _Statistic(
+                "regrade_kappa", None, _by_query(own, *cells), _kappa, n, queries, "weighted kappa, new with old"
+            ),
+        ]  # fmt: skip
+        bits = generator("grader drift", seed, str(grader))
+        state = bits.state
+        for statistic in found:
+            bits.state = state
+            rows.append((round, grader, statistic.check, None, *_row(statistic, bits)))
     return pl.DataFrame(rows, schema=GRADER_CHECKS, orient="row")
 
 
@@ -228,6 +269,19 @@ def _ratio(sums: Floats) -> Floats:
 
 def _difference(sums: Floats) -> Floats:
     return _ratio(sums[:, :2]) - _ratio(sums[:, 2:])
+
+
+def _kappa(sums: Floats) -> Floats:
+    """Quadratic weighted kappa of each row of sums: a square table, flat."""
+    width = math.isqrt(sums.shape[1])
+    tables = sums.reshape(-1, width, width)
+    weights = np.subtract.outer(np.arange(width), np.arange(width)) ** 2
+    seen = (tables * weights).sum(axis=(1, 2))
+    by_chance = np.einsum("ra,rb,ab->r", tables.sum(axis=2), tables.sum(axis=1), weights)
+    total = tables.sum(axis=(1, 2))
+    part = np.divide(seen * total, by_chance, out=np.full(len(sums), np.nan), where=by_chance > 0)
+    out: Floats = 1 - part
+    return out
 
 
 def _tau(sums: Floats) -> Floats:

@@ -16,7 +16,10 @@ from relgrade_assets.errors import Fault, Refused, Waiting
 from relgrade_assets.protocol.canonical import hash_key
 
 PAIR = ("query_id", "chunk_id")
-COLUMNS = ("round", "grader", *PAIR, "reason", "grade", "unrateable", "corpus_cleanup", "position", "answered_at")
+COLUMNS = (
+    *("round", "grader", *PAIR, "reason", "grade", "unrateable", "corpus_cleanup", "position", "answered_at"),
+    "from_round",
+)
 
 
 def complete(sheets: pl.DataFrame, answers: pl.DataFrame, *, who: Sequence[str]) -> pl.DataFrame | Waiting:
@@ -47,8 +50,16 @@ def complete(sheets: pl.DataFrame, answers: pl.DataFrame, *, who: Sequence[str])
         return _owed(rows, who)
     return rows.select(
         "round", "grader", *PAIR, pl.col("reason").cast(pl.String), pl.col("grade").cast(pl.Int64),
-        "unrateable", "corpus_cleanup", "position", "answered_at",
+        "unrateable", "corpus_cleanup", "position", "answered_at", pl.col("round").alias("from_round"),
     )  # fmt: skip
+
+
+def with_carried(grades: pl.DataFrame, carried: pl.DataFrame, *, round: int) -> pl.DataFrame:
+    """P44: the Grades table of a round, with the grades it carries (carry_over.CARRIED) after those it gave. They have
+    no place in an order, and keep the round they were given in.
+    """
+    rows = carried.with_columns(round=pl.lit(round, pl.Int64), position=pl.lit(None, pl.Int64))
+    return pl.concat([grades, rows.select(COLUMNS)])
 
 
 def combine(grades: pl.DataFrame, *, order: Sequence[str], rule: Literal["first_listed", "median_low"]) -> pl.DataFrame:

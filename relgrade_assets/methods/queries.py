@@ -104,6 +104,20 @@ def with_tiers(frame: pl.DataFrame, *, head_traffic: float, head_at_most: int, t
     return frame.join(tiers, on="normalised", how="left", validate="1:1", maintain_order="left")
 
 
+def zero_shares(queries: pl.DataFrame) -> tuple[float | None, float | None]:
+    """P43: of the searches whose results were logged, the share without any; of those whose clicks were, the share that
+    queries without a single click make up. None where nothing was logged. `queries` is schemas.Queries.
+    """
+
+    def share(column: str, none: pl.Expr) -> float | None:
+        logged = queries.filter(pl.col(column).is_not_null())
+        searches = int(logged["count"].sum())
+        return float(logged.select(none.sum()).item()) / searches if searches else None
+
+    without = pl.col("count") - pl.min_horizontal("count", "results")
+    return share("results", without), share("clicks", pl.when(pl.col("clicks") == 0).then("count").otherwise(0))
+
+
 def summary(frame: pl.DataFrame) -> LogSummary:
     """P7: what is said of the log; `frame` has a row a distinct query with its `count`."""
     searches = int(frame["count"].sum())

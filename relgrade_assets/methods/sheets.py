@@ -36,12 +36,14 @@ def build(
     seed: str,
     round: int,
     rubric: str,
+    without: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """P14, P18: the Sheets table, by grader as listed, query id and position. Serves the auditor too, with pools cut to
     the audit sample.
 
     `takes` names each grader's queries; `corpus` has chunk_id, header, text. A row's digest covers all that its grader
-    sees and the rubric.
+    sees and the rubric. `without` [grader, query_id, chunk_id] is not asked for again (P44); places in the order are
+    counted over what is.
 
     Raises Refused: a grader without an entry in `takes`; a pooled query without an intent of this round or outside the
     sample; a chunk that is missing from the corpus, or whose text is not the one that was pooled.
@@ -51,19 +53,7 @@ def build(
     ]
     if unknown:
         raise Refused("Sheets can't be built", unknown)
-    asked = queries_sample.select("query_id", "query").join(
-        intents.filter(pl.col("round") == round).select("query_id", "intent"), on="query_id", how="inner"
-    )
-    _refuse_bare(pools, asked, round)
-    texts = corpus.join(pools.select("chunk_id").unique(), on="chunk_id", how="semi").select(
-        "chunk_id", "header", "text"
-    )
-    _refuse_changed(pools, texts)
-    seen = (
-        pools.select("query_id", "chunk_id")
-        .join(asked, on="query_id", how="inner")
-        .join(texts, on="chunk_id", how="inner", validate="m:1")
-    )
+    seen = contents(pools, intents, queries_sample, corpus, round=round)
     rubric_sha = rubric_digest(rubric)
     seen = seen.with_columns(
         row_digest=pl.Series(
@@ -77,10 +67,32 @@ def build(
     parts = []
     for grader in graders:
         own = seen.filter(pl.col("query_id").is_in(sorted(takes[grader])))
+        if without is not None:
+            own = own.join(without.filter(pl.col("grader") == grader), on=["query_id", "chunk_id"], how="anti")
         order = in_grader_order(own, seed=seed, round=round, grader=grader)
         rows = order.join(own, on=["query_id", "chunk_id"], how="left", validate="1:1", maintain_order="left")
         parts.append(rows.with_columns(round=pl.lit(round, pl.Int64), grader=pl.lit(grader, pl.String)).select(COLUMNS))
     return pl.concat(parts)
+
+
+def contents(
+    pools: pl.DataFrame, intents: pl.DataFrame, queries_sample: pl.DataFrame, corpus: pl.DataFrame, *, round: int
+) -> pl.DataFrame:
+    """P18: what there is to see of each pooled pair: columns BLIND. Raises Refused as `build` does."""
+    asked = queries_sample.select("query_id", "query").join(
+        intents.filter(pl.col("round") == round).select("query_id", "intent"), on="query_id", how="inner"
+    )
+    _refuse_bare(pools, asked, round)
+    texts = corpus.join(pools.select("chunk_id").unique(), on="chunk_id", how="semi").select(
+        "chunk_id", "header", "text"
+    )
+    _refuse_changed(pools, texts)
+    return (
+        pools.select("query_id", "chunk_id")
+        .join(asked, on="query_id", how="inner")
+        .join(texts, on="chunk_id", how="inner", validate="m:1")
+        .select(BLIND)
+    )
 
 
 def row_digest(query: str, intent: str, header: str, text: str, rubric_sha: str) -> str:

@@ -158,6 +158,14 @@ class Corpus(Part):
     text: str = Field(default="text", min_length=1, description="Column of the text that is graded.")
 
 
+class Index(Part):
+    """Versions of what an arm searches with, each as you name it: a change is a refresh trigger (P43)."""
+
+    mapping: str | None = Field(default=None, min_length=1, description="Of the index's schema: which fields, how.")
+    analyser: str | None = Field(default=None, min_length=1, description="Of how text is cut and folded.")
+    embedding: str | None = Field(default=None, min_length=1, description="Of the embedding model.")
+
+
 class Arm(Part):
     """One retrieval system under comparison, and its run (P12)."""
 
@@ -176,6 +184,7 @@ class Arm(Part):
     duplicates: Literal["refuse", "keep_first"] = Field(
         default="refuse", description="keep_first keeps the best rank of a chunk that stands twice, and counts."
     )
+    index: Index | None = Field(default=None, description="What it searches with, by version (P43).")
 
 
 class Intents(Part):
@@ -286,6 +295,30 @@ class Gates(Part):
     )
 
 
+Trigger = Literal[
+    "index", "embedding", "new_arm", "corpus_growth", "unjudged", "new_stratum", "rubric", "monthly_unjudged"
+]
+"""P43's triggers, by name."""
+
+
+class Refresh(Part):
+    """What is done when a key grows stale (P43): how it is kept up, not what it is. No part of the protocol digest."""
+
+    act_on: tuple[Trigger, ...] = Field(
+        default=(), description="Triggers that open the next round by themselves; every other is shown alone."
+    )
+    rerate: int = Field(
+        default=20,
+        strict=True,
+        ge=0,
+        le=100,
+        description="Percent of carried pairs rated again after a change of index or embedding, to measure drift.",
+    )
+    rejudge: Literal["changed", "all"] = Field(
+        default="changed", description="all: after an embedding change, judge the affected strata all again."
+    )
+
+
 class Deviation(Part):
     """A declared departure from the protocol (P3)."""
 
@@ -337,6 +370,9 @@ class Design(Part):
         default=None,
         description="A difference of the headline that would not matter; arms are called equivalent within it (P39).",
     )
+    refresh: Refresh | None = Field(
+        default=None, description="What is done when the key grows stale; shown alone where absent (P43)."
+    )
     deviations: tuple[Deviation, ...] = Field(
         default=(), description="Departures from the protocol, with reasons (P3)."
     )
@@ -354,10 +390,13 @@ class Design(Part):
         return any(d.code == code for d in self.deviations)
 
     def canonical(self) -> dict[str, object]:
-        """The design with every default written out, as JSON values. `run` and `equivalence_margin` stand only where
-        they are declared, `run` without its pace; `publication` never does.
+        """The design with every default written out, as JSON values. `run`, `index` and `equivalence_margin` stand only
+        where they are declared, `run` without its pace; `publication` and `refresh` never do.
         """
-        whole = self.model_dump(mode="json", exclude={"publication"})
+        whole = self.model_dump(mode="json", exclude={"publication", "refresh"})
+        for arm in whole["arms"]:
+            if arm["index"] is None:
+                del arm["index"]
         if self.equivalence_margin is None:
             del whole["equivalence_margin"]
         for part in (*whole["graders"], whole["auditor"]):
