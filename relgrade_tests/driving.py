@@ -30,7 +30,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from tiny import AT, NAME, home_of, study_of
 from typer.testing import CliRunner
 
-from relgrade_assets.cli.main import app
+from relgrade_assets.cli.app import app
 from relgrade_assets.definitions import EXPERIMENT, defs
 from relgrade_assets.io.frames import Label, content_digest, write_table
 from relgrade_assets.schemas import TABLES

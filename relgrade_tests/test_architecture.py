@@ -29,6 +29,7 @@ FAST = (
     "methods.hits",
     "methods.formulas",
     "methods.kept_rows",
+    "methods.id_words",
     "io.scoring",
     "cli.score",
     "cli.plain_call",

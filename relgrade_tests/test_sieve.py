@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.readers.runs import read_run
-from relgrade_assets.io.readers.sieve import WINDOW, hashed, sift_run
+from relgrade_assets.io.readers.sieve import WINDOW, sift_run
 from relgrade_assets.methods.hits import Hits, judged_hits
-from relgrade_assets.methods.kept_rows import hits_of, out_of_order
+from relgrade_assets.methods.id_words import Ids
+from relgrade_assets.methods.kept_rows import column_ids, hits_of, judged_of
 from relgrade_assets.methods.measures import score
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -57,7 +59,7 @@ def same(mine: Hits, theirs: Hits) -> bool:
 def agree(path: Path, qrels: pl.DataFrame = QRELS) -> bool:
     """Whether the fast reader took the file; what it says is then what the slower one says, notices included."""
     try:
-        fast = sift_run(path, name=path.name, qrels=hashed(qrels))
+        fast = sift_run(path, name=path.name, judged=judged_of(qrels))
     except Refused as refused:
         with pytest.raises(Refused) as same_words:
             read_run(path, name=path.name)
@@ -161,20 +163,25 @@ def test_what_is_odd_is_left_to_the_reader_that_explains(tmp_path: Path, text: s
     """Duplicates, also over a query's two blocks; seven and five columns that even out; blanks, tabs, comments; ..."""
     path = tmp_path / "a.run"
     path.write_text(text)
-    assert sift_run(path, name="a.run", qrels=hashed(QRELS)) is None
+    assert sift_run(path, name="a.run", judged=judged_of(QRELS)) is None
+
+
+def ids_of(*names: str) -> Ids:
+    ids = column_ids(pl.Series(names))
+    assert ids is not None
+    return ids
 
 
 def test_two_pairs_of_one_hash_are_told_apart() -> None:
-    """The hash only finds candidates: with every hash equal, ids decide. The slower reader takes such a run."""
-    kept = pl.DataFrame(
-        {"query": ["q1", "q1"], "chunk_id": ["c1", "c2"], "score": [2.0, 1.0], "given": [1, 2]}
-    ).with_columns(pl.col("query").cast(pl.Categorical), hash=pl.Series([1, 2], dtype=pl.UInt64), hit=True, odd=False)
-    qrels = pl.DataFrame(
-        {"query_id": ["q1"], "chunk_id": ["c2"], "grade": [1], "hash": pl.Series([1], dtype=pl.UInt64)}
-    )
-    run = out_of_order(kept, qrels)
-    assert run is not None and run.judged.height == 0
-    assert out_of_order(kept.with_columns(hash=pl.lit(1, dtype=pl.UInt64)), qrels) is None
+    """The hash only finds candidates; ids decide. Where judged pairs share one, the slower reader takes the run."""
+    judged = judged_of(qrels_of([("q1", "c1", 1), ("q1", "c2", 1), ("q2", "c1", 1)]))
+    assert judged is not None
+    queries, chunks = ids_of("q1", "q1", "q2"), ids_of("c2", "c3", "c1")
+    forged = np.array([judged.hashes[1], judged.hashes[0], judged.hashes[2]])
+    found = judged.find(forged, queries, chunks, ids_of("q1", "q2"))
+    assert found is not None and found[0].tolist() == [0, 2] and found[1].tolist() == [1, 2]
+    alike = replace(judged, hashes=np.full(3, 7, dtype=np.uint64))
+    assert alike.find(forged, queries, chunks, ids_of("q1", "q2")) is None
 
 
 def test_a_file_of_many_windows_and_a_line_over_each_edge(tmp_path: Path) -> None:
@@ -212,7 +219,7 @@ def test_real_runs_against_pytrec_eval_and_the_reader_that_explains(tmp_path: Pa
             for q, _, c, _, s, _ in (line.split() for line in gzip.decompress(path.read_bytes()).decode().splitlines()):
                 run.setdefault(q, {})[c] = float(s)
             theirs = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "map", "bpref"}).evaluate(run)
-            fast = sift_run(path, name=path.name, qrels=hashed(qrels))
+            fast = sift_run(path, name=path.name, judged=judged_of(qrels))
             assert fast is not None
             hits = hits_of({"a": fast[0]}, list(judged))
             table = score(hits, qrels, ["nDCG@10", "AP", "bpref"], relevant_from=1, gain="linear")

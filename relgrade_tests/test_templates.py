@@ -116,7 +116,7 @@ def test_template_names_only_rules_and_commands_that_there_are() -> None:
     assert {int(n) for n in re.findall(r"\bP(\d+)\b", TEMPLATE)} <= set(range(1, 47))
     from typer.main import get_command
 
-    from relgrade_assets.cli.main import app
+    from relgrade_assets.cli.app import app
 
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"`relgrade ([a-z-]+)", TEMPLATE)) <= commands

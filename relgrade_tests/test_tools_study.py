@@ -16,7 +16,7 @@ from driving import BEFORE_THE_GATES, copy, run
 from tiny import review_all, study_of, truth
 from typer.testing import CliRunner
 
-from relgrade_assets.cli.main import app
+from relgrade_assets.cli.app import app
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.checking import check
 from relgrade_assets.io.checklist import items

@@ -1,13 +1,10 @@
-"""The command line's frame: the list of commands, each loaded when it is called, and one place where a refusal becomes
-a message and an exit code.
+"""The command line's frame: the list of commands, each loaded when it is called.
 
-Imports neither Dagster, pandera, pydantic nor SQLAlchemy, so that `relgrade score` starts fast.
+How lines are said and refusals become exit codes is terminal.py's. Imports neither Dagster, pandera nor SQLAlchemy.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -15,15 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from relgrade_assets.errors import Fault, NotThere, Refused
+from relgrade_assets.cli.terminal import BAD_INPUT, INTERRUPTED, NOT_PASSED, OK, WAITING, say, warn
 
 if TYPE_CHECKING:
     from relgrade_assets.io.home import Home
 
-OK, NOT_PASSED, BAD_INPUT, WAITING = 0, 1, 2, 3
-"""Exit codes: all done; a gate or check refused; bad input, nothing changed; people or files are still waited for."""
-INTERRUPTED = 130
-"""Exit code of a run that was stopped from the keyboard, as shells have it."""
+__all__ = [
+    "BAD_INPUT",
+    "COMMANDS",
+    "INTERRUPTED",
+    "NOT_PASSED",
+    "OK",
+    "WAITING",
+    "Name",
+    "app",
+    "home",
+    "say",
+    "stop",
+    "warn",
+]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("experiments", "Make a new experiment that validates."),
@@ -43,15 +50,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "revise": ("people", "Log a revision and open the next round."),
     "staleness": ("refresh", "Say whether the key still fits, and what a refresh costs."),
     "refresh": ("refresh", "Open the next round on changed inputs."),
-    "score": ("score", "Measure runs against judgments, without a study."),
+    "score": ("score_command", "Measure runs against judgments, without a study."),
     "agree": ("agree", "Say how far graders agree, without a study."),
     "plan": ("plan", "Say what a number of queries can tell, before spending."),
     "replay": ("replay", "Replay a recorded study from its folder."),
     "demo": ("replay", "Replay the study that ships, up to its frozen key."),
 }
 """Every command: the module of this package that holds it, and what `relgrade --help` says of it."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class _Commands(TyperGroup):
@@ -123,55 +128,6 @@ def home() -> Home:
     return find_home(_home["top"])
 
 
-def say(line: str = "") -> None:
-    """A line on standard output, control characters escaped."""
-    typer.echo(_plain(line))
-
-
-def warn(line: str) -> None:
-    """A line on standard error, control characters escaped."""
-    typer.echo(_plain(line), err=True)
-
-
 def stop(code: int) -> NoReturn:
     """End with an exit code."""
     raise typer.Exit(code)
-
-
-def main() -> None:
-    """Run the command line; a refusal is printed whole on standard error and exits with 2, waiting with 3."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that can't show a character still gets the rest
-    try:
-        if not _plainly(sys.argv[1:]):
-            app(prog_name="relgrade")
-    except Refused as refused:
-        warn(refused.message())
-        sys.exit(BAD_INPUT)
-    except NotThere as missing:
-        warn(f"Waiting: {missing.waiting}.")
-        sys.exit(WAITING)
-    except OSError as error:
-        where = str(error.filename or "the system")
-        fault = Fault(where, error.strerror or str(error), "a file or folder that this user may use")
-        untouched = "What was taken before stands; mend this and run it again, and nothing is done twice."
-        warn(Refused(f"{where} can't be used", [fault], untouched=untouched).message())
-        sys.exit(BAD_INPUT)
-
-
-def _plainly(words: list[str]) -> bool:
-    """Run `relgrade score` without loading pydantic, which running the library loads; False where it must say more."""
-    if words[:1] != ["score"]:
-        return False
-    from relgrade_assets.cli.plain_call import plain_arguments
-    from relgrade_assets.cli.score import score
-
-    given = plain_arguments(score, words[1:])
-    if given is not None:
-        score(**given)
-    return given is not None
-
-
-def _plain(text: str) -> str:
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -1,8 +1,34 @@
-"""The entry point. The commands are listed in `app.py` and loaded when they are called."""
+"""The entry point. `relgrade score` starts without the command line's library; every other command, help and mistakes
+are app.py's."""
 
-from relgrade_assets.cli.app import app, main
+from __future__ import annotations
 
-__all__ = ["app", "main"]
+import sys
+
+from relgrade_assets.cli.terminal import told_to_people
+
+
+def main() -> None:
+    """Run the command line; a refusal is printed whole on standard error and exits with 2, waiting with 3."""
+    with told_to_people():
+        if not _plainly(sys.argv[1:]):
+            from relgrade_assets.cli.app import app
+
+            app(prog_name="relgrade")
+
+
+def _plainly(words: list[str]) -> bool:
+    """Run `relgrade score`, where its words are plain; False where the library must read them."""
+    if words[:1] != ["score"]:
+        return False
+    from relgrade_assets.cli.plain_call import plain_arguments
+    from relgrade_assets.cli.score import score
+
+    given = plain_arguments(score, words[1:])
+    if given is not None:
+        score(**given)
+    return given is not None
+
 
 if __name__ == "__main__":
     main()

@@ -1,35 +1,54 @@
-"""Calls a command without the command line's library where the words are plain, since running that loads pydantic.
+"""Calls a command without the command line's library where the words are plain, since that takes long to load.
 
-The command's own declaration (typer's annotations) is read, so there is one list of options. Help, mistakes and
-anything unusual give None: the library then says what it says everywhere.
+The command's own declaration is read, so there is one list of options: annotations that name typer's Argument and
+Option, evaluated here with a stand-in. Help, mistakes and anything unusual give None: the library then says what it
+says everywhere.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from typer.models import ArgumentInfo, OptionInfo
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """An argument (no flags) or option as declared."""
+
+    flags: tuple[str, ...]
+    min: int | None
+
+
+class _Typer:
+    """What stands in for typer's module."""
+
+    @staticmethod
+    def Argument(**about: Any) -> _Declared:
+        return _Declared((), None)
+
+    @staticmethod
+    def Option(*flags: str, **about: Any) -> _Declared:
+        return _Declared(flags, about.get("min"))
 
 
 def plain_arguments(command: Callable[..., None], words: Sequence[str]) -> dict[str, Any] | None:
     """The command's keyword arguments from `words`, or None where only the library can tell."""
     flags: dict[str, tuple[str, Any]] = {}
     positional: list[tuple[str, Any]] = []
-    infos: dict[str, OptionInfo] = {}
-    for name, hint in get_type_hints(command, include_extras=True).items():
+    infos: dict[str, _Declared] = {}
+    for name, hint in get_type_hints(command, localns={"typer": _Typer}, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             continue
         kind, info = get_args(hint)[:2]
-        if isinstance(info, ArgumentInfo):
-            positional.append((name, kind))
-        elif isinstance(info, OptionInfo):
+        if info.flags:
             infos[name] = info
-            declared = [info.default, *(info.param_decls or ())]
-            flags |= {flag: (name, kind) for flag in declared if isinstance(flag, str) and flag.startswith("-")}
+            flags |= {flag: (name, kind) for flag in info.flags}
+        else:
+            positional.append((name, kind))
     given: dict[str, Any] = {}
     rest: list[str] = []
     left = list(words)
@@ -69,7 +88,7 @@ def plain_arguments(command: Callable[..., None], words: Sequence[str]) -> dict[
     return None if rest else given
 
 
-def _value(kind: Any, text: str, info: OptionInfo) -> Any:
+def _value(kind: Any, text: str, info: _Declared) -> Any:
     """The text as the option's kind; None where it isn't one."""
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))

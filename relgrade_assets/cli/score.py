@@ -1,7 +1,8 @@
 """`relgrade score`: measures of runs against qrels or a frozen key, without Dagster and without a study.
 
-Options and printing only. Reading is io/scoring.py's, the numbers methods/measures.py's, trec_eval's lines
-trec_eval_lines.py's, arm against arm comparing.py's.
+Options and printing only; the options are annotations that nobody evaluates until they are needed, with typer
+(score_command.py) or without (plain_call.py). Reading is io/scoring.py's, the numbers methods/measures.py's, lines like
+trec_eval's trec_eval_lines.py's, arm against arm comparing.py's.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import json
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
-import typer
 
-from relgrade_assets.cli import comparing, trec_eval_lines
-from relgrade_assets.cli.app import app, say, warn
+from relgrade_assets.cli import comparing
+from relgrade_assets.cli.terminal import put, say, warn
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers.keys import read_judgments
 from relgrade_assets.io.scoring import read_hits
 from relgrade_assets.methods import habits, measures
 from relgrade_assets.methods.measure_names import Gain
+
+if TYPE_CHECKING:
+    import typer
 
 DEFAULT = "nDCG@10,Recall@100,RR@10,AP,P@10,bpref,Judged@10"
 
@@ -47,7 +50,6 @@ class Like(StrEnum):
     trec_eval = "trec_eval"
 
 
-@app.command("score")
 def score(
     qrels: Annotated[
         str, typer.Argument(metavar="QRELS", help="TREC qrels, BEIR's TSV, key.jsonl, or the folder of a frozen key.")
@@ -109,6 +111,9 @@ def score(
     of_pairs = comparing.asked(
         compare, runs, margins, seed, asked or DEFAULT.split(","), alone=like is None and not per_query
     )
+    if like is not None:
+        from relgrade_assets.cli import trec_eval_lines
+
     theirs = trec_eval_lines.names_asked(asked) if like is not None else {}
     ours = list(theirs.values()) or asked or DEFAULT.split(",")
     measures.parse_all(ours)
@@ -150,7 +155,7 @@ def score(
         document = _document(about, table, mean, told, per_query)
         say(json.dumps(document | comparing.document(of_pairs, pairs), ensure_ascii=False))
     elif form is Form.csv:
-        typer.echo((main if pairs is None else comparing.flat(pairs)).write_csv(), nl=False)
+        put((main if pairs is None else comparing.flat(pairs)).write_csv())
     else:
         for line in _table(table if per_query else mean):
             say(line)

@@ -11,12 +11,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from relgrade_assets.methods.hits import Floats, Hits, Ints, Pool
+from relgrade_assets.methods.hits import Flags, Floats, Hits, Ints, Pool
 from relgrade_assets.methods.measure_names import Family, Gain, Measure
 
-Flags = npt.NDArray[np.bool_]
 INFAP_EPSILON = 0.00001
 """trec_eval's own, which keeps infAP's inner ratio defined."""
 

@@ -16,6 +16,7 @@ import polars as pl
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,18 @@ def judged_hits(ranking: pl.DataFrame, qrels: pl.DataFrame, arms: Sequence[str],
 
 def pool_of(qrels: pl.DataFrame, queries: Sequence[str]) -> Pool:
     """The qrels [query_id, chunk_id, grade] of `queries`, which are sorted."""
-    coded = (
-        qrels.lazy()
-        .join(codes("query_id", queries), on="query_id")
-        .select("query_id_code", pl.col("grade").cast(pl.Int64))
-        .sort("query_id_code", "grade", descending=[False, True])
-        .collect()
-    )
-    return Pool(ints(coded["query_id_code"]), ints(coded["grade"]), len(queries))
+    query, grade = places(qrels["query_id"], queries), ints(qrels["grade"])
+    query, grade = query[query >= 0], grade[query >= 0]
+    order = np.lexsort((-grade, query)) if len(query) else slice(0)
+    return Pool(query[order], grade[order], len(queries))
+
+
+def places(ids: pl.Series, values: Sequence[str]) -> Ints:
+    """For each id its place in `values`, which are distinct; -1 where it is none of them. Ids that stand in blocks are
+    looked up once a block."""
+    blocks = ids.rle().struct.unnest()
+    found = blocks.lazy().join(codes("value", values), on="value", how="left", maintain_order="left").collect()
+    return np.repeat(ints(found["value_code"].fill_null(-1)), ints(found["len"]))
 
 
 def codes(column: str, values: Sequence[str]) -> pl.LazyFrame:

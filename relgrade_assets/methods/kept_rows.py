@@ -1,8 +1,8 @@
 """Ranks of judged rows from the few rows of a run that matter: the fast path of `relgrade score`.
 
-A run is looked through once. Of its rows only query starts, judged rows, tied rows and violations of the order are
-kept, beside one hash a row that finds repeated chunks. Anything that is not plainly in order gives None, and the
-caller takes the slower reader, which knows every oddity. Pure expressions and arrays; readers/sieve.py has the files.
+A run is looked through once, in slices that hold whole queries; of each only its queries, its judged rows and their
+ranks are kept. Anything that is not plainly in order gives None, and the caller takes the slower reader, which knows
+every oddity. Pure arrays; readers/sieve.py has the files, id_words.py the ids.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from relgrade_assets.methods.hits import Hits, Ints, codes, ints
+from relgrade_assets.methods.hits import Flags, Floats, Hits, Ints, ints, places
+from relgrade_assets.methods.id_words import PAD, Ids, Words, ids_at, joined, numbered, pair_hashes, some_equal
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What was kept of one run: judged rows [query_id, chunk_id, rank, grade], the length of each query's ranking
-    [query_id, retrieved], and how many rows there were, were tied, and belong to queries whose ranks begin at 0."""
+    """What was kept of one run: judged rows [query_id, rank, grade], the length of each query's ranking [query_id,
+    retrieved], and how many rows there were, were tied, and belong to queries whose ranks begin at 0."""
 
     judged: pl.DataFrame
     lengths: pl.DataFrame
@@ -28,159 +29,223 @@ class KeptRun:
     from_zero: int
 
 
-def pair_hash(query_id: str = "query_id", chunk_id: str = "chunk_id") -> pl.Expr:
-    """UInt64 of a pair. Equal pairs have equal hashes; the other way round is checked where it counts."""
-    return pl.col(chunk_id).hash() ^ pl.col(query_id).hash(1)
+@dataclass(frozen=True)
+class Judged:
+    """Qrels, to be looked up by query and then by hash: `rows` has the rows of `frame` in blocks, one a query, and
+    `blocks` where a query's begins and ends; hashes and ids stand as `rows`."""
+
+    frame: pl.DataFrame
+    rows: Ints
+    blocks: Mapping[bytes, tuple[int, int]]
+    queries: Ids
+    chunks: Ids
+    hashes: Words
+
+    def find(self, hashes: Words, queries: Ids, chunks: Ids, among: Ids) -> tuple[Ints, Ints] | None:
+        """The rows whose pair is judged, and which row of `frame` each is; `among` has all their queries. Ids decide,
+        not hashes. None where two judged pairs share a hash."""
+        blocks = [self.blocks[query] for query in among.text().tolist() if query in self.blocks]
+        if not blocks:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        asked = np.concatenate([np.arange(*block) for block in blocks])
+        asked = asked[np.argsort(self.hashes[asked])]
+        known = self.hashes[asked]
+        if (known[1:] == known[:-1]).any():
+            return None
+        # Leading bits leave few rows to look for; the table is small enough to stay near the processor.
+        shift = np.uint64(64 - min(22, (16 * len(known)).bit_length()))
+        marks = np.zeros(1 << int(64 - shift), dtype=np.bool_)
+        marks[(known >> shift).view(np.int64)] = True
+        rows = np.flatnonzero(marks[(hashes >> shift).view(np.int64)])
+        at = np.minimum(np.searchsorted(known, hashes[rows]), len(known) - 1)
+        same = known[at] == hashes[rows]
+        rows, which = rows[same], asked[at[same]]
+        same = queries.take(rows).equal(self.queries.take(which)) & chunks.take(rows).equal(self.chunks.take(which))
+        return rows[same], self.rows[which[same]]
 
 
-def kept_and_hashes(rows: pl.LazyFrame, judged: pl.Series) -> list[pl.LazyFrame]:
-    """Two plans over one scan: the rows to keep, and every row's hash.
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a run in the file's order: `given` is the rank column, none where the run has none."""
 
-    `rows` [row, query_id, chunk_id, score, given (rank, or null), not_q0, odd] in the file's order; `judged` are the
-    hashes of the qrels' pairs. `wrong` marks what `in_order` can't take.
+    queries: Ids
+    chunks: Ids
+    score: Floats
+    given: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def take(self, rows: Ints) -> Rows:
+        """Some rows."""
+        given = None if self.given is None else self.given[rows]
+        return Rows(self.queries.take(rows), self.chunks.take(rows), self.score[rows], given)
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """A slice's queries, the length of each one's ranking, its judged rows (row of the qrels; rank), and counts."""
+
+    queries: Ids
+    lengths: Ints
+    judged: Ints
+    rank: Ints
+    tied: int
+    from_zero: int
+    low: float
+    high: float
+
+
+class OutOfOrder(Exception):
+    """Rows whose scores rise within a query, or whose queries come and go."""
+
+
+def judged_of(qrels: pl.DataFrame) -> Judged | None:
+    """`qrels` [query_id, chunk_id, grade], each pair once; None where there is none, or an id is empty or long."""
+    queries, chunks = column_ids(qrels["query_id"]), column_ids(qrels["chunk_id"])
+    if not qrels.height or queries is None or chunks is None:
+        return None
+    rows = np.arange(qrels.height)
+    first = np.flatnonzero(~queries.like_before())
+    names = queries.take(first).text().tolist()
+    if len(set(names)) < len(names):
+        number, _ = numbered(queries)
+        rows = np.argsort(number, kind="stable")
+        queries, chunks = queries.take(rows), chunks.take(rows)
+        first = np.flatnonzero(~queries.like_before())
+        names = queries.take(first).text().tolist()
+    ends = np.append(first[1:], len(rows)).tolist()
+    blocks = dict(zip(names, zip(first.tolist(), ends, strict=True), strict=True))
+    return Judged(qrels, rows, blocks, queries, chunks, pair_hashes(queries, chunks))
+
+
+def sift(rows: Rows, judged: Judged) -> Sifted | None:
+    """What a slice of whole queries, each in one block, has of judged rows; ties by chunk id, descending.
+
+    Raises OutOfOrder. None where a score is not finite, a chunk stands twice or ranks disagree with scores.
     """
-    same = (pl.col("query_id") == pl.col("query_id").shift()).fill_null(False)
-    score, given = pl.col("score"), pl.col("given")
-    marked = (
-        rows.with_columns(hash=pair_hash(), same=same)
-        .with_columns(
-            hit=pl.col("hash").is_in(judged.implode()),
-            tie=pl.col("same") & (score == score.shift()),
-            wrong=pl.col("odd")
-            | ~score.is_finite()
-            | (pl.col("same") & ((score > score.shift()) | (given <= given.shift()).fill_null(False))),
-        )
-        .with_columns(next_tie=pl.col("tie").shift(-1).fill_null(False))
+    n, score = len(rows), rows.score
+    same = rows.queries.like_before()
+    first = np.flatnonzero(~same)
+    tie = same.copy()
+    tie[1:] &= score[1:] == score[:-1]
+    queries = rows.queries.take(first)
+    if (same[1:] & (score[1:] > score[:-1])).any() or some_equal(pair_hashes(queries, queries)):
+        raise OutOfOrder
+    hashes = pair_hashes(rows.queries, rows.chunks)
+    if not np.isfinite(score).all() or some_equal(hashes) or not _ranks_follow(rows.given, same, tie):
+        return None
+    hits = judged.find(hashes, rows.queries, rows.chunks, queries)
+    if hits is None:
+        return None
+    found, which = hits
+    place, tied = _re_ranked(rows.chunks, tie, found)
+    rank = place - first[np.searchsorted(first, found, side="right") - 1] + 1
+    zero = 0 if rows.given is None else len(np.unique(np.searchsorted(first, np.flatnonzero(rows.given == 0), "right")))
+    lengths = np.diff(np.append(first, n))
+    return Sifted(queries, lengths, which, rank, tied, zero, float(score.min()), float(score.max()))
+
+
+def kept(parts: Sequence[Sifted], judged: Judged) -> KeptRun | None:
+    """The run that was sifted in slices; None where all scores are equal. Raises OutOfOrder where a query stands in
+    two blocks."""
+    queries = joined([part.queries for part in parts]).text()
+    lengths = np.concatenate([part.lengths for part in parts])
+    names = pl.Series("query_id", [name.decode() for name in queries.tolist()], dtype=pl.String)
+    if names.n_unique() < len(names):
+        raise OutOfOrder
+    rows = int(lengths.sum())
+    if rows > 1 and min(part.low for part in parts) == max(part.high for part in parts):
+        return None
+    which = np.concatenate([part.judged for part in parts])
+    ranks = pl.Series("rank", np.concatenate([part.rank for part in parts]), dtype=pl.Int64)
+    frame = judged.frame.select("query_id", "grade")[which].with_columns(ranks)
+    tied, zero = sum(part.tied for part in parts), sum(part.from_zero for part in parts)
+    return KeptRun(frame, pl.DataFrame({"query_id": names, "retrieved": lengths}), rows, tied, zero)
+
+
+def rank_order(rows: Rows) -> tuple[Ints, Ints] | None:
+    """An order of the rows with each query in one block, by its ranks, and where the blocks begin; where there are no
+    ranks, by its scores. None where a query's ranks are not 0, 1, 2 ... or 1, 2, 3 ..., each once."""
+    number, _ = numbered(rows.queries)
+    counts = np.bincount(number)
+    start = np.cumsum(counts) - counts
+    if rows.given is None:
+        return np.lexsort((-rows.score, number)), start
+    low = np.full(len(counts), np.iinfo(np.int64).max)
+    np.minimum.at(low, number, rows.given)
+    if low.min() < 0 or low.max() > 1 or (rows.given - low[number] >= counts[number]).any():
+        return None
+    order = np.full(len(rows), -1)
+    order[(start - low)[number] + rows.given] = np.arange(len(rows))
+    return None if (order < 0).any() else (order, start)
+
+
+def all_rows(parts: Sequence[Rows]) -> Rows:
+    """The rows of several parts, one after the other; all have ranks, or none."""
+    given = [part.given for part in parts if part.given is not None]
+    return Rows(
+        joined([part.queries for part in parts]),
+        joined([part.chunks for part in parts]),
+        np.concatenate([part.score for part in parts]),
+        np.concatenate(given) if given else None,
     )
-    keep = ~pl.col("same") | pl.any_horizontal("hit", "tie", "next_tie", "wrong")
-    few = ["row", "query_id", "chunk_id", "score", "given", "hash", "same", "hit", "tie", "next_tie", "wrong", "odd"]
-    return [marked.filter(keep).select(few), marked.select("hash", "not_q0")]
-
-
-def in_order(kept: pl.DataFrame, hashes: pl.Series, qrels: pl.DataFrame) -> KeptRun | None:
-    """The run that was kept, where its queries stand in one block each, best score first, no chunk twice.
-
-    None elsewhere, also where two pairs merely share a hash or all scores are equal. `qrels` [query_id, chunk_id,
-    grade, hash].
-    """
-    starts = kept.filter(~pl.col("same")).select("query_id", "given", start="row")
-    rows = hashes.len()
-    if not rows or kept["wrong"].any() or starts["query_id"].n_unique() < starts.height or _repeats(hashes):
-        return None
-    if rows > 1 and kept.height == rows and kept["score"].n_unique() == 1:
-        return None
-    start = ints(starts["start"])
-    lengths = starts.select("query_id", retrieved=pl.Series(np.diff(np.append(start, rows)), dtype=pl.Int64))
-    hits = _judged_rows(kept, qrels)
-    place = ints(hits["row"])
-    moved = _re_ranked(kept)
-    if moved is not None:
-        place = ints(hits.join(moved, on="row", how="left", maintain_order="left")["to"].fill_null(hits["row"]))
-    first = start[np.searchsorted(start, ints(hits["row"]), side="right") - 1]
-    judged = hits.select("query_id", "chunk_id", "grade", rank=pl.Series(place - first + 1, dtype=pl.Int64))
-    tied = int((kept["tie"] | kept["next_tie"]).sum())
-    return KeptRun(judged, lengths, rows, tied, starts.filter(pl.col("given") == 0).height)
-
-
-def out_of_order(frame: pl.DataFrame, qrels: pl.DataFrame) -> KeptRun | None:
-    """The same for rows in any order: frame [query (Categorical), chunk_id, score, given, hash, hit, odd], all rows.
-
-    A row's rank is the count of better scores in its query; no full sort. None where the rank column doesn't follow
-    the scores, or has gaps: the slower reader says what that means.
-    """
-    rows = frame.height
-    if not rows or frame["odd"].any() or not frame["score"].is_finite().all() or _repeats(frame["hash"]):
-        return None
-    if rows > 1 and frame["score"].min() == frame["score"].max():
-        return None
-    codes_seen, query = _dense(frame["query"].to_physical())
-    counts = np.bincount(query)
-    start = np.concatenate([[0], np.cumsum(counts)[:-1]])[query]
-    rank = ints(frame.select(pl.col("score").rank("min", descending=True).over(pl.col("query").to_physical()))["score"])
-    slot = start + rank - 1
-    block = np.bincount(slot, minlength=rows)[slot]
-    from_zero = _follows(frame["given"], rank, block, query)
-    if from_zero is None:
-        return None
-    frame = frame.with_columns(row=pl.Series(slot), block=pl.Series(block), rank=pl.Series(rank))
-    hits = _judged_rows(frame.filter("hit").with_columns(pl.col("query").cast(pl.String).alias("query_id")), qrels)
-    tied = frame.filter(pl.col("block") > 1)
-    ahead = (
-        hits.filter(pl.col("block") > 1)
-        .select("row", "chunk_id")
-        .join(tied.select("row", other="chunk_id"), on="row")
-        .filter(pl.col("other") > pl.col("chunk_id"))
-        .group_by("row", "chunk_id")
-        .agg(ahead=pl.len().cast(pl.Int64))
-    )
-    judged = hits.join(ahead, on=["row", "chunk_id"], how="left", maintain_order="left").select(
-        "query_id", "chunk_id", "grade", rank=pl.col("rank") + pl.col("ahead").fill_null(0)
-    )
-    named = frame.select("query", code=pl.col("query").to_physical()).unique("code")
-    lengths = (
-        pl.DataFrame({"code": codes_seen, "retrieved": counts})
-        .join(named.select("code", query_id=pl.col("query").cast(pl.String)), on="code")
-        .select("query_id", "retrieved")
-        .sort("query_id")
-    )
-    return KeptRun(judged, lengths, rows, tied.height, from_zero)
 
 
 def hits_of(runs: Mapping[str, KeptRun], query_ids: Sequence[str]) -> Hits:
     """`Hits` of several arms' kept runs; arms by name."""
     arms, queries = sorted(runs), sorted(set(query_ids))
-    code = codes("query_id", queries)
     retrieved = np.zeros(len(arms) * len(queries), dtype=np.int64)
-    parts: list[pl.DataFrame] = []
+    parts = [np.empty((3, 0), dtype=np.int64)]
     for i, arm in enumerate(arms):
-        cell = (pl.col("query_id_code") + i * len(queries)).alias("cell")
-        lengths = runs[arm].lengths.lazy().join(code, on="query_id").select(cell, "retrieved").collect()
-        retrieved[ints(lengths["cell"])] = ints(lengths["retrieved"])
-        picked = runs[arm].judged.lazy().join(code, on="query_id").select(cell, "rank", pl.col("grade").cast(pl.Int64))
-        parts.append(picked.sort("cell", "rank").collect())
-    empty = pl.DataFrame(schema={"cell": pl.Int64, "rank": pl.Int64, "grade": pl.Int64})
-    hits = pl.concat([empty, *parts])
-    return Hits(arms, queries, ints(hits["cell"]), ints(hits["rank"]), ints(hits["grade"]), retrieved)
+        lengths, judged = runs[arm].lengths, runs[arm].judged
+        query = places(lengths["query_id"], queries)
+        retrieved[i * len(queries) + query[query >= 0]] = ints(lengths["retrieved"])[query >= 0]
+        query, rank = places(judged["query_id"], queries), ints(judged["rank"])
+        order = np.lexsort((rank, query))
+        order = order[query[order] >= 0]
+        parts.append(np.stack([i * len(queries) + query[order], rank[order], ints(judged["grade"])[order]]))
+    cell, rank, grade = np.concatenate(parts, axis=1)
+    return Hits(arms, queries, cell, rank, grade, retrieved)
 
 
-def _dense(codes_given: pl.Series) -> tuple[pl.Series, Ints]:
-    """The distinct codes, ascending, and for each row the place of its own among them."""
-    seen = codes_given.unique().sort()
-    places = np.zeros(int(seen[-1]) + 1, dtype=np.int64)
-    places[ints(seen)] = np.arange(seen.len())
-    return seen, places[ints(codes_given)]
-
-
-def _repeats(hashes: pl.Series) -> bool:
-    values = np.sort(hashes.to_numpy())
-    return bool((values[1:] == values[:-1]).any())
-
-
-def _judged_rows(kept: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFrame:
-    """Kept rows whose pair, not only its hash, is in the qrels; with the grade."""
-    ours = qrels.lazy().select("hash", "grade", _query="query_id", _chunk="chunk_id")
-    exact = (pl.col("query_id") == pl.col("_query")) & (pl.col("chunk_id") == pl.col("_chunk"))
-    hits = kept.lazy().filter("hit").join(ours, on="hash", maintain_order="left").filter(exact)
-    return hits.drop("_query", "_chunk").collect()
-
-
-def _re_ranked(kept: pl.DataFrame) -> pl.DataFrame | None:
-    """For rows in a block of equal scores, the row [row] where each belongs [to]: chunk id descending."""
-    tied = kept.filter(pl.col("tie") | pl.col("next_tie")).select("row", "chunk_id", block=(~pl.col("tie")).cum_sum())
-    if not tied.height:
+def column_ids(column: pl.Series, *, plain: bool = False) -> Ids | None:
+    """A column of ids; None where one is null, empty or long, or (`plain`) begins with # or a blank or holds anything
+    but printable ASCII."""
+    length = ints(column.str.len_bytes().fill_null(0))
+    if not length.all():
         return None
-    ordered = tied.sort("block", "chunk_id", descending=[False, True])
-    return pl.DataFrame({"row": ordered["row"], "to": tied["row"]})
+    data = np.frombuffer(bytes(PAD) + column.str.join("").item().encode() + bytes(PAD), dtype=np.uint8)
+    start = np.cumsum(length) - length + PAD
+    if plain:
+        first = data[start]
+        if ((data[PAD:-PAD] - np.uint8(32)) > 94).any() or ((first == ord(" ")) | (first == ord("#"))).any():
+            return None
+    return ids_at(data, start, length)
 
 
-def _follows(given: pl.Series, rank: Ints, block: Ints, query: Ints) -> int | None:
-    """Whether the rank column follows the scores: how many queries begin at 0, or None where it doesn't."""
-    if given.null_count() == given.len():
-        return 0
-    if given.null_count():
-        return None
-    ranks = ints(given)
-    from_zero = np.zeros(int(query.max()) + 1, dtype=np.int64)
-    from_zero[query[ranks == 0]] = 1
-    ranks = ranks + from_zero[query]
-    return int(from_zero.sum()) if ((ranks >= rank) & (ranks < rank + block)).all() else None
+def _ranks_follow(given: Ints | None, same: Flags, tie: Flags) -> bool:
+    """Whether the rank column, sorted within a query, never puts a lower score before a higher one. Within tied scores
+    any order will do."""
+    if given is None or not (same[1:] & (given[1:] <= given[:-1])).any():
+        return True
+    block = np.flatnonzero(~tie)
+    highest, lowest = np.maximum.reduceat(given, block), np.minimum.reduceat(given, block)
+    return not (same[block][1:] & (lowest[1:] <= highest[:-1])).any()
+
+
+def _re_ranked(chunks: Ids, tie: Flags, found: Ints) -> tuple[Ints, int]:
+    """The rows where `found` belong once equal scores stand in descending order of chunk ids; and how many rows tie."""
+    tied = tie.copy()
+    tied[:-1] |= tie[1:]
+    count = int(np.count_nonzero(tied))
+    if not tied[found].any():
+        return found, count
+    block = np.cumsum(~tie) - 1
+    wanted = np.zeros(int(block[-1]) + 1, dtype=np.bool_)
+    wanted[block[found[tied[found]]]] = True
+    rows = np.flatnonzero(tied & wanted[block])
+    order = np.lexsort([*chunks.take(rows).descending()[::-1], block[rows]])
+    place = np.arange(len(tie))
+    place[rows[order]] = rows
+    return place[found], count

@@ -15,6 +15,7 @@ import polars as pl
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.methods.formulas import judged_share, values
 from relgrade_assets.methods.hits import Hits, judged_hits, pool_of
+from relgrade_assets.methods.id_words import some_equal
 from relgrade_assets.methods.measure_names import Gain, parse_all
 
 __all__ = ["Hits", "evaluate", "judged_hits", "means", "parse_all", "score"]
@@ -60,7 +61,7 @@ def score(
 ) -> pl.DataFrame:
     """`evaluate`, from hits that are already found."""
     measures = parse_all(names)
-    twice = qrels.group_by("query_id", "chunk_id").len().filter(pl.col("len") > 1).sort("query_id", "chunk_id")
+    twice = _twice(qrels)
     if twice.height:
         listed = twice.head(20).rows()
         faults = [Fault(f"query {q!r}, chunk {c!r}", f"{n} grades", "one grade a pair") for q, c, n in listed]
@@ -122,6 +123,14 @@ def means(measured: pl.DataFrame, qrels: pl.DataFrame, *, relevant_from: int) ->
         "judged": pl.Float64,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _twice(qrels: pl.DataFrame) -> pl.DataFrame:
+    """Pairs that stand more than once, and how often; hashes first, since there is seldom any."""
+    hashes = qrels.select(pl.col("chunk_id").hash() ^ pl.col("query_id").hash(1)).to_series()
+    if not some_equal(hashes.to_numpy()):
+        return qrels.clear()
+    return qrels.group_by("query_id", "chunk_id").len().filter(pl.col("len") > 1).sort("query_id", "chunk_id")
 
 
 def _mean(series: pl.Series) -> float | None:

@@ -5,7 +5,6 @@ One grade a pair comes out. What the columns of qrels may hold is qrels.py's bus
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -51,7 +50,8 @@ def read_judgments(
 
 
 def _one_grade(frame: pl.DataFrame, name: str, group: str | None) -> pl.DataFrame:
-    groups = frame["group"].unique().sort().to_list()
+    alone = (frame["group"] == frame["group"][0]).all()
+    groups = [frame["group"][0]] if alone else frame["group"].unique().sort().to_list()
     if group is not None:
         frame = frame.filter(pl.col("group") == group)
         if not frame.height:
@@ -96,6 +96,8 @@ def _key(path: Path, name: str) -> Read:
 
 def _as_listed(path: Path, name: str, data: bytes) -> list[Notice]:
     """The key against the digests in its folder; whether it is void (P35)."""
+    import hashlib  # loads OpenSSL, which qrels need not
+
     digest = hashlib.sha256(data).hexdigest()
     manifest, sums, status = (path.parent / file for file in ("manifest.json", "SHA256SUMS", "status.json"))
     due = None

@@ -17,6 +17,7 @@ from relgrade_assets.io.readers.columns import Columns, column_faults, split_col
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd, odd_id_faults, only_nfc_equal
 from relgrade_assets.io.text import Text, read_text
+from relgrade_assets.methods.id_words import some_equal
 
 TREC = "query id, group (0), chunk id, grade"
 BEIR = ("query-id", "corpus-id", "score")
@@ -74,7 +75,7 @@ def read_qrels(
         ),
         ("repeated_pairs", repeated, "lines repeated a pair with the same grade"),
     ]
-    groups = frame["group"].n_unique()
+    groups = 1 if (frame["group"] == frame["group"][0]).all() else frame["group"].n_unique()
     if groups > 1:
         counted.append(("judge_groups", groups, "groups of judgments stand in column 2; they are kept apart"))
     notices = [*text.notices, *split.notices(name), *[Notice(code, n, f"{name}: {t}") for code, n, t in counted if n]]
@@ -104,7 +105,7 @@ def _trec(text: Text, faults: Faults) -> Columns:
         column_faults(text.data, 4, faults, what=TREC)
         _grade_faults(frame.filter(pl.col("columns") == 4), faults)
         odd_id_faults(frame.filter(pl.col("columns") == 4), ("query_id", "chunk_id"), faults)
-    elif frame["chunk_id"].n_unique() == 1 and frame["chunk_id"][0] == "0" and frame["group"].n_unique() > 1:
+    elif frame.height and (frame["chunk_id"] == "0").all() and frame["group"].n_unique() > 1:
         faults.add(
             frame["line"][0],
             "the chunk id 0 on every line, and ids in column 2",
@@ -168,9 +169,10 @@ def _beir(text: Text, faults: Faults) -> Columns:
 def _once(frame: pl.DataFrame, faults: Faults) -> tuple[pl.DataFrame, int]:
     """The frame with each (query, group, chunk) once and how many lines repeated one; another grade is a fault."""
     pair = ["query_id", "group", "chunk_id"]
-    once = frame.unique(pair, keep="first", maintain_order=True)
-    if once.height == frame.height:
+    hashes = frame.select(pl.col("chunk_id").hash() ^ pl.col("query_id").hash(1) ^ pl.col("group").hash(2)).to_series()
+    if not some_equal(hashes.to_numpy()):
         return frame, 0
+    once = frame.unique(pair, keep="first", maintain_order=True)
     firsts = once.select(*pair, first="line", first_grade="grade")
     against = frame.join(firsts, on=pair, maintain_order="left").filter(pl.col("grade") != pl.col("first_grade"))
     faults.rows(

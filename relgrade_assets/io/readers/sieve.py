@@ -1,16 +1,21 @@
-"""The fast reader of runs for `relgrade score`: one streaming pass that keeps only what measures need.
+"""The fast reader of runs for `relgrade score`: one pass over slices of whole queries, a thread a core.
 
 It takes a run only where nothing is odd: six columns with one blank between (or Parquet's plain types), ASCII ids, a
 rank column that follows the scores. For anything else it gives None, and `runs.read_run` reads, counts and refuses.
-What to keep and how ranks follow from it is methods/kept_rows.py.
+Lines become arrays in trec_bytes.py; what is kept of them and how ranks follow is methods/kept_rows.py.
 """
 
 from __future__ import annotations
 
-import io
-import re
-from dataclasses import dataclass
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,68 +23,65 @@ import polars as pl
 from relgrade_assets.errors import Notice
 from relgrade_assets.io.readers.records import format_of
 from relgrade_assets.io.readers.runs import TIES
-from relgrade_assets.io.text import read_text
-from relgrade_assets.methods.kept_rows import KeptRun, in_order, kept_and_hashes, out_of_order, pair_hash
+from relgrade_assets.io.readers.trec_bytes import trec_rows
+from relgrade_assets.io.text import LINE_LIMIT, read_text
+from relgrade_assets.methods.hits import Ints, ints
+from relgrade_assets.methods.id_words import PAD
+from relgrade_assets.methods.kept_rows import (
+    Judged,
+    KeptRun,
+    OutOfOrder,
+    Rows,
+    Sifted,
+    all_rows,
+    column_ids,
+    kept,
+    rank_order,
+    sift,
+)
 
 WINDOW = 1 << 20
-PEEK = 4096
-NOT_PLAIN = r"^$|^[# ]|[^ -~]"
-"""An id that is empty, begins with # or a blank, or holds anything but printable ASCII."""
-TREC = {
-    "query_id": pl.String,
-    "q0": pl.String,
-    "chunk_id": pl.String,
-    "given": pl.Int64,
-    "score": pl.Float64,
-    "tag": pl.String,
-}
-COLUMNS = ("query_id", "chunk_id", "score", "given", "not_q0", "odd")
+"""Bytes of a slice; more where a query is longer."""
+BATCH = 1 << 16
+"""Rows of a slice of Parquet, and of a run that was put into order."""
+WORKING_MEMORY = (1 << 25) - (1 << 16)
+"""glibc hands freed memory back to the system, page by page, until a block of about this size was once freed; every
+slice would then pay for its pages anew, half of all its time."""
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+T = TypeVar("T")
+Slice = Callable[[], tuple[Rows, int] | None]
+"""Makes the rows of a slice, and how many had something else than Q0 in column 2; None where one is odd."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """A lazy run with COLUMNS; and for TREC, the blanks and line ends in the file, and whether it ends in one."""
-
-    rows: pl.LazyFrame
-    blanks: int | None = None
-    ends: bool = True
-
-
-def hashed(qrels: pl.DataFrame) -> pl.DataFrame:
-    """`qrels` [query_id, chunk_id, grade] with the hash of each pair, as `sift_run` wants them."""
-    return qrels.select("query_id", "chunk_id", "grade", hash=pair_hash())
-
-
-def sift_run(path: Path, *, name: str, qrels: pl.DataFrame) -> tuple[KeptRun, tuple[Notice, ...]] | None:
+def sift_run(path: Path, *, name: str, judged: Judged | None) -> tuple[KeptRun, tuple[Notice, ...]] | None:
     """What measures need of a run, equal to what `read_run` gives, or None where that one must read it.
 
-    `qrels` is `hashed`. Notices are `read_run`'s: column_2_not_q0, ranks_from_zero, tied_scores. Raises Refused where
-    an archive can't be unpacked.
+    `judged` is `judged_of` the qrels. Notices are `read_run`'s: column_2_not_q0, ranks_from_zero, tied_scores. Raises
+    Refused where an archive can't be unpacked.
     """
     format = format_of(name, None, "trec")
-    if format not in ("trec", "parquet") or not path.is_file():
+    if judged is None or format not in ("trec", "parquet") or not path.is_file():
         return None
+    slices = partial(_parquet, path)
+    if format == "trec":
+        slices = partial(_trec, lambda: path.open("rb", buffering=0))
+        if path.suffix.lower() in (".gz", ".zst"):
+            text = read_text(path, name=name)
+            if text.notices:
+                return None
+            slices = partial(_trec, partial(BytesIO, text.data))
+    np.empty(WORKING_MEMORY, dtype=np.uint8)  # freed at once
     try:
-        scan = _parquet(path) if format == "parquet" else _trec(path, name)
-        return None if scan is None else _sifted(scan, name, qrels)
-    except pl.exceptions.PolarsError:
+        try:
+            found = _in_order(slices(), judged)
+        except OutOfOrder:
+            found = _out_of_order(slices(), judged)
+    except (pl.exceptions.PolarsError, OSError, OutOfOrder):
         return None
-
-
-def _sifted(scan: _Scan, name: str, qrels: pl.DataFrame) -> tuple[KeptRun, tuple[Notice, ...]] | None:
-    run, lines, not_q0 = None, 0, 0
-    scattered = _scattered(scan.rows)
-    if not scattered:
-        plans = kept_and_hashes(scan.rows.select(*COLUMNS).with_row_index("row"), qrels["hash"])
-        kept, all_rows = pl.collect_all(plans, engine="streaming")
-        lines, not_q0, scattered = all_rows.height, int(all_rows["not_q0"].sum()), not kept["odd"].any()
-        run = in_order(kept, all_rows["hash"], qrels)
-        del kept, all_rows
-    if run is None and scattered:
-        whole = _whole(scan.rows, qrels["hash"])
-        lines, not_q0, run = whole.height, int(whole["not_q0"].sum()), out_of_order(whole, qrels)
-    if run is None or (scan.blanks is not None and scan.blanks != 6 * lines - (not scan.ends)):
+    if found is None:
         return None
+    run, not_q0 = found
     told = [
         ("column_2_not_q0", not_q0, "lines had something else than Q0 in column 2"),
         ("ranks_from_zero", run.from_zero, "queries whose ranks begin at 0"),
@@ -88,75 +90,150 @@ def _sifted(scan: _Scan, name: str, qrels: pl.DataFrame) -> tuple[KeptRun, tuple
     return run, tuple(Notice(code, n, f"{name}: {text}") for code, n, text in told if n)
 
 
-def _scattered(rows: pl.LazyFrame) -> bool:
-    """Whether the first lines' queries come and go, so that looking for query starts would keep everything."""
-    first = rows.select("query_id").head(PEEK).collect()["query_id"]
-    return first.rle_id().n_unique() > 2 * first.n_unique()
+def _in_order(slices: Iterator[Slice], judged: Judged) -> tuple[KeptRun, int] | None:
+    """A run whose queries stand in one block each, best score first. Raises OutOfOrder for others."""
+
+    def work(make: Slice) -> tuple[Sifted, int] | None:
+        made = make()
+        sifted = None if made is None else sift(made[0], judged)
+        return None if made is None or sifted is None else (sifted, made[1])
+
+    parts = _all(partial(work, make) for make in slices)
+    run = kept([part for part, _ in parts], judged) if parts else None
+    return None if run is None or parts is None else (run, sum(not_q0 for _, not_q0 in parts))
 
 
-def _whole(rows: pl.LazyFrame, judged: pl.Series) -> pl.DataFrame:
-    marked = rows.select(*COLUMNS, hash=pair_hash()).with_columns(hit=pl.col("hash").is_in(judged.implode()))
-    query = pl.col("query_id").cast(pl.Categorical).alias("query")
-    return marked.select(query, "chunk_id", "score", "given", "hash", "hit", "not_q0", "odd").collect(
-        engine="streaming"
-    )
-
-
-def _trec(path: Path, name: str) -> _Scan | None:
-    source: Path | bytes = path
-    if path.suffix.lower() in (".gz", ".zst"):
-        text = read_text(path, name=name)
-        if text.notices:
-            return None
-        source = text.data
-    seen = _blanks(source)
-    if seen is None:
+def _out_of_order(slices: Iterator[Slice], judged: Judged) -> tuple[KeptRun, int] | None:
+    """A run in any order. Raises OutOfOrder where its ranks, once sorted, have rising scores."""
+    parts = _all(slices)
+    if not parts:
         return None
-    total, ends, tabs = seen
-    separator = "\t" if tabs else " "
-    whole = pl.scan_csv(source, separator=separator, has_header=False, quote_char=None, schema=TREC)
-    return _Scan(
-        whole.with_columns(not_q0=pl.col("q0") != "Q0", odd=pl.any_horizontal(pl.all().is_null())), total, ends
-    )
+    rows = all_rows([part for part, _ in parts])
+    ordered = rank_order(rows)
+    if ordered is None:
+        return None
+    order, start = ordered
+    cuts = [0, *(int(at) for at in start[1:]), len(rows)]
+    kept_cuts = [0]
+    for at in cuts[1:]:
+        if at - kept_cuts[-1] >= BATCH or at == len(rows):
+            kept_cuts.append(at)
+    blocks = pairwise(kept_cuts)
+    sifted = _all(partial(_sift_some, rows, order[low:high], judged) for low, high in blocks)
+    run = kept(sifted, judged) if sifted else None
+    return None if run is None else (run, sum(not_q0 for _, not_q0 in parts))
 
 
-def _blanks(source: Path | bytes) -> tuple[int, bool, bool] | None:
-    """How many blanks and line ends there are, whether the last byte is one, and whether the first line has tabs; None
-    where a byte is odd.
+def _sift_some(rows: Rows, which: Ints, judged: Judged) -> Sifted | None:
+    return sift(rows.take(which), judged)
 
-    Control characters count as blanks here, so that a file of n lines with six columns and nothing odd has 6 n.
+
+def _all(works: Iterator[Callable[[], T | None]]) -> list[T] | None:
+    """What each gives, in order, a thread a core; None as soon as one gives None."""
+    done: list[T] = []
+    waiting: deque[Future[T | None]] = deque()
+    with ThreadPoolExecutor(THREADS) as pool:
+        try:
+            for work in works:
+                waiting.append(pool.submit(work))
+                # One waits for each that is at work, so that little is read ahead.
+                if len(waiting) > 2 * THREADS and not _took(waiting, done):
+                    return None
+            while waiting:
+                if not _took(waiting, done):
+                    return None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return done
+
+
+def _took(waiting: deque[Future[T | None]], done: list[T]) -> bool:
+    """Moves the first result from `waiting` to `done`; False where there is none."""
+    result = waiting.popleft().result()
+    if result is not None:
+        done.append(result)
+    return result is not None
+
+
+def _trec(opened: Callable[[], BinaryIO]) -> Iterator[Slice]:
+    with opened() as file:
+        for piece in whole_queries(file):
+            yield partial(trec_rows, piece)
+
+
+def whole_queries(file: BinaryIO, window: int = WINDOW) -> Iterator[memoryview]:
+    """The file in pieces of about `window` bytes that end where the query changes; PAD bytes before and behind each.
+
+    The last line ends in a line end, whether or not the file's does.
     """
-    total, last, tabs = 0, b"\n", None
-    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb", buffering=0) as file:
-        window = bytearray(WINDOW)
-        view = memoryview(window)
-        signed = np.frombuffer(window, dtype=np.int8)
-        while size := file.readinto(view):
-            if window.find(b"\x7f", 0, size) >= 0 or window.find(b"\n", 0, size) < 0:
-                return None
-            if window.find(b"#", 0, size) >= 0 and re.search(rb"[\n\t ]#", last + window[:size]):
-                return None
-            if tabs is None:
-                tabs = window.find(b"\t", 0, window.find(b"\n", 0, size)) >= 0
-            total += int(np.count_nonzero(signed[:size] < 33))
-            last = bytes(window[size - 1 : size])
-    return total, last == b"\n", bool(tabs)
+    rest, size, more = b"", window, True
+    while more:
+        buffer = bytearray(PAD + len(rest) + size + 1 + PAD)
+        view = memoryview(buffer)
+        buffer[PAD : PAD + len(rest)] = rest
+        end = PAD + len(rest)
+        while more and end < len(buffer) - PAD - 1:
+            got = file.readinto(view[end : len(buffer) - PAD - 1])  # type: ignore[attr-defined]
+            more, end = bool(got), end + (got or 0)
+        if not more:
+            if end > PAD and buffer[end - 1] != 10:
+                buffer[end] = 10
+                end += 1
+            cut = end
+        else:
+            cut = _query_change(buffer, end)
+        if cut > PAD:
+            yield view[: cut + PAD]
+        # A query that is longer than the window is read in ever larger ones.
+        rest, size = bytes(view[cut:end]), window if cut > PAD else 2 * size
 
 
-def _parquet(path: Path) -> _Scan | None:
+def _query_change(buffer: bytearray, end: int) -> int:
+    """Where the last whole line's query begins, or PAD where all lines are of that query."""
+    line_end = buffer.rfind(b"\n", PAD, end)
+    high = buffer.rfind(b"\n", PAD, max(line_end, PAD)) + 1
+    if high <= PAD:
+        return end if end - PAD > LINE_LIMIT else PAD
+    query = bytes(buffer[high:line_end]).replace(b"\t", b" ").partition(b" ")[0]
+    same = (query + b" ", query + b"\t")
+    low = PAD
+    if buffer.startswith(same, low):
+        return PAD
+    while True:  # the line at low is of another query, the line at high of this one
+        middle = (low + high) // 2
+        line = buffer.find(b"\n", middle, high - 1) + 1 or buffer.rfind(b"\n", low, middle) + 1
+        if not line:
+            return high
+        low, high = (low, line) if buffer.startswith(same, line) else (line, high)
+
+
+def _parquet(path: Path) -> Iterator[Slice]:
     """Parquet whose columns have their plain types already."""
     scan = pl.scan_parquet(path, use_statistics=False)
     schema = scan.collect_schema()
     plain = {"query_id": pl.String, "chunk_id": pl.String, "score": pl.Float64}
-    if any(schema.get(column) != dtype for column, dtype in plain.items()):
-        return None
     rank = schema.get("rank")
-    if rank is not None and not rank.is_integer():
+    if any(schema.get(column) != dtype for column, dtype in plain.items()) or (rank and not rank.is_integer()):
+        yield lambda: None
+        return
+    rest = scan.select(*plain, *(["rank"] if rank else [])).clear().collect()
+    for batch in scan.select(rest.columns).collect_batches(maintain_order=True):
+        frame = pl.concat([rest, batch], rechunk=True)
+        other = frame["query_id"].ne_missing(frame["query_id"][-1]).arg_true() if frame.height else []
+        cut = int(other[-1]) + 1 if len(other) else 0
+        if cut >= BATCH:
+            yield partial(_parquet_rows, frame[:cut])
+        rest = frame[cut:] if cut >= BATCH else frame
+    if rest.height:
+        yield partial(_parquet_rows, rest)
+
+
+def _parquet_rows(frame: pl.DataFrame) -> tuple[Rows, int] | None:
+    ranks = frame["rank"].cast(pl.Int64) if "rank" in frame.columns else None
+    queries, chunks = (column_ids(frame[column], plain=True) for column in ("query_id", "chunk_id"))
+    if queries is None or chunks is None or frame["score"].null_count() or (ranks is not None and ranks.null_count()):
         return None
-    given = pl.lit(None, dtype=pl.Int64) if rank is None else pl.col("rank").cast(pl.Int64)
-    odd_ids = [pl.col(column).str.contains(NOT_PLAIN) for column in ("query_id", "chunk_id")]
-    rows = scan.select(*plain, given=given).with_columns(
-        not_q0=False,
-        odd=pl.any_horizontal(pl.col(*plain).is_null(), *odd_ids, *([pl.col("given").is_null()] if rank else [])),
-    )
-    return _Scan(rows)
+    given = None if ranks is None else ints(ranks)
+    if given is not None and given.min() < 0:
+        return None
+    return Rows(queries, chunks, frame["score"].to_numpy(), given), 0
