@@ -47,6 +47,7 @@ class Piece:
     def once(self) -> None:
         """Run it; wall and CPU of the work (after imports) where it says so, else of the process; peak MB."""
         env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody compiles a program's modules each time it starts
         began = time.perf_counter()
         process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
         out = process.stdout.read() if process.stdout else b""

@@ -298,6 +298,7 @@ def test_plain_words_are_read_as_the_library_reads_them() -> None:
     from typer.main import get_group
 
     from relgrade_assets.cli import score as module
+    from relgrade_assets.cli import score_command  # noqa: F401 - declares it
     from relgrade_assets.cli.app import app
     from relgrade_assets.cli.plain_call import plain_arguments
 
@@ -337,7 +338,7 @@ def test_starts_without_the_heavy_packages(files: tuple[Path, Path]) -> None:
         "import sys\nfrom relgrade_assets.cli.main import main\n"
         f"sys.argv = ['relgrade', 'score', {str(files[0])!r}, {str(files[1])!r}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = ('dagster', 'pandera', 'pydantic', 'sqlalchemy', 'relgrade_assets.schemas', 'scipy', 'sklearn')\n"
+        "heavy = ('dagster', 'pandera', 'pydantic', 'sqlalchemy', 'relgrade_assets.schemas', 'scipy', 'typer')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=False)

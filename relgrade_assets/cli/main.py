@@ -3,6 +3,7 @@ are app.py's."""
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from relgrade_assets.cli.terminal import told_to_people
@@ -21,9 +22,11 @@ def _plainly(words: list[str]) -> bool:
     """Run `relgrade score`, where its words are plain; False where the library must read them."""
     if words[:1] != ["score"]:
         return False
+    gc.disable()  # loading makes no garbage, and looking for it takes a tenth of the start
     from relgrade_assets.cli.plain_call import plain_arguments
     from relgrade_assets.cli.score import score
 
+    gc.enable()
     given = plain_arguments(score, words[1:])
     if given is not None:
         score(**given)

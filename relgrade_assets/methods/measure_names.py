@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, cast
 
 from relgrade_assets.errors import Fault, Refused
@@ -157,6 +156,8 @@ def _parse(name: str) -> Measure | Fault:
 
 
 def _unknown(name: str) -> Fault:
+    from difflib import get_close_matches  # for refusals alone
+
     cut = name.partition("@")[2] or "k"
     spelled = {s.replace("@k", f"@{cut}").lower(): s.replace("@k", f"@{cut}") for s in SPELLED}
     near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)

@@ -14,7 +14,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.methods.formulas import judged_share, values
-from relgrade_assets.methods.hits import Hits, judged_hits, pool_of
+from relgrade_assets.methods.hits import Floats, Hits, judged_hits, pool_of
 from relgrade_assets.methods.id_words import some_equal
 from relgrade_assets.methods.measure_names import Gain, parse_all
 
@@ -107,12 +107,14 @@ def means(measured: pl.DataFrame, qrels: pl.DataFrame, *, relevant_from: int) ->
     rels = [1 if m.family in ("nDCG", "ERR") else m.rel or relevant_from for m in parse_all(names)]
     rel = pl.DataFrame({"measure": pl.Series(names, dtype=pl.String), "rel": pl.Series(rels, dtype=pl.Int64)})
     wide = measured.join(best, on="query_id", how="left").join(rel, on="measure").sort("arm", "measure", "query_id")
-    rows = []
-    for (arm, measure), part in wide.group_by("arm", "measure", maintain_order=True):
-        value = part["value"].fill_null(0.0)
-        some = value.filter((part["best"] >= part["rel"]).fill_null(False))
-        judged = part["judged"]
-        rows.append((arm, measure, _mean(value), value.len(), _mean(some), some.len(), _mean(judged)))
+    value, judged = wide["value"].fill_null(0.0).to_numpy(), wide["judged"].to_numpy()
+    some = (wide["best"] >= wide["rel"]).fill_null(False).to_numpy()
+    of_arm = wide.group_by("arm", "measure", maintain_order=True).len().rows()
+    rows, at = [], 0
+    for arm, measure, n in of_arm:
+        mine, at = slice(at, at + n), at + n
+        relevant = value[mine][some[mine]]
+        rows.append((arm, measure, _mean(value[mine]), n, _mean(relevant), len(relevant), _mean(judged[mine])))
     schema: dict[str, type[pl.DataType]] = {
         "arm": pl.String,
         "measure": pl.String,
@@ -133,5 +135,5 @@ def _twice(qrels: pl.DataFrame) -> pl.DataFrame:
     return qrels.group_by("query_id", "chunk_id").len().filter(pl.col("len") > 1).sort("query_id", "chunk_id")
 
 
-def _mean(series: pl.Series) -> float | None:
-    return math.fsum(series) / series.len() if series.len() else None
+def _mean(numbers: Floats) -> float | None:
+    return math.fsum(numbers.tolist()) / len(numbers) if len(numbers) else None

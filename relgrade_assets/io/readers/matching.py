@@ -5,8 +5,6 @@ Takes frames and ids, reads no file; `runs` does.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
@@ -96,6 +94,8 @@ def _hint(zeros: pl.DataFrame) -> str:
 
 
 def _nothing_matches(name: str, foreign: pl.Series, wanted: pl.Series, zeros: pl.DataFrame) -> Fault:
+    from difflib import get_close_matches  # for refusals alone
+
     mends = [_hint(zeros)]
     if not zeros.height:
         near = [(i, get_close_matches(i, wanted.sort().head(5000).to_list(), 1, 0.3)) for i in foreign.head(3)]
