@@ -20,7 +20,7 @@ from tiny import study_of
 from relgrade_assets.desk.offline import page
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import rounds
-from relgrade_assets.io.binding import HEX_DIGITS, token
+from relgrade_assets.io.binding import HEX_DIGITS, all_answers, token
 from relgrade_assets.io.returns import collect
 from relgrade_assets.io.worksheets import sheet_of, write_sheets
 from relgrade_assets.methods.likeness import likenesses
@@ -59,10 +59,10 @@ def taken(top: Path, who: str) -> int:
 
 def refused(top: Path, who: str, path: Path, **more: object) -> str:
     study = study_of(top)
-    before = study.ledger.all_answers("tiny"), len(study.log)
+    before = all_answers(study), len(study.log)
     with pytest.raises(Refused) as why:
         collect(study, who, path, name=path.name, **more)  # type: ignore[arg-type]
-    assert study.ledger.all_answers("tiny").equals(before[0]) and len(study.log) == before[1], "nothing was taken"
+    assert all_answers(study).equals(before[0]) and len(study.log) == before[1], "nothing was taken"
     assert study.ledger.refusals("tiny", study.round, who).is_empty()
     return why.value.message()
 

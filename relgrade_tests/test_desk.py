@@ -25,8 +25,9 @@ from relgrade_assets.desk.serve import require_safe
 from relgrade_assets.desk.sessions import ASKED_AT_ONCE, TRIED_AT_ONCE, Buckets, Desk
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import events, own_work
+from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.links import Links, Role, role_of
-from relgrade_assets.io.study import utc_now
+from relgrade_assets.io.study import Study, utc_now
 from relgrade_assets.methods.pace import in_words, seconds_each
 
 EVERY_PAGE = (
@@ -432,6 +433,23 @@ def test_a_closed_round_takes_no_answer(kind: str, event: dict[str, Any], desk: 
         assert (refused.status_code, refused.json()["code"]) == (409, "closed")
     assert ann.answer(rows[0], 1, csrf, key="before").status_code == 200, "what was kept is still told so"
     assert kept(top)["grade"].to_list() == [1]
+
+
+def test_a_ledger_that_goes_away_is_waited_for(desk: Desk, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P23: the page is told to try again, not that it is over, wherever in an answer's way the database is gone."""
+    ann = Person(desk, "ann")
+    csrf, rows = ann.csrf(), ann.rows()
+
+    def gone(*args: object) -> None:
+        raise Unusable("The ledger can't be used: the connection was cut")
+
+    for broken in ("require_protocol_of_round", "outdated"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Study, broken, gone)
+            refused = ann.answer(rows[0], 1, csrf)
+            assert (refused.status_code, refused.json()["code"]) == (503, "busy"), broken
+            assert ann.get("marks").status_code == 503 and ann.get("grade").status_code == 503
+    assert ann.answer(rows[0], 1, csrf).status_code == 200 and kept(top).height == 1
 
 
 def test_a_changed_protocol_stops_grading_without_a_word_on_arms(desk: Desk, top: Path) -> None:

@@ -22,6 +22,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from relgrade_assets.desk.sessions import Desk
+from relgrade_assets.io import own_work
 from relgrade_assets.io.links import Role
 from relgrade_assets.io.returns import collect
 from relgrade_assets.io.worksheets import write_sheets
@@ -184,7 +185,7 @@ def test_what_is_no_answer_is_said_beside_it(chromium: Chrome, at: At) -> None:
 
 
 def test_a_network_that_drops_loses_nothing_and_sends_once(chromium: Chrome, at: At) -> None:
-    """P23: answers given without a network wait, are shown as waiting, outlive the page, and arrive once."""
+    """P23: answers given without a network wait, are shown as waiting, and arrive once."""
     at.enter(chromium, "ann", path="/e/tiny/grade")
     ready(chromium)
     grade(chromium, "2", "before")
@@ -203,18 +204,40 @@ def test_a_network_that_drops_loses_nothing_and_sends_once(chromium: Chrome, at:
     assert (found.height, found["judge_later"].sum()) == (13, 1)
     rows = tiny.study_of(at.top).ledger.read(lambda c: c.exec_driver_sql("SELECT source FROM answers").fetchall())
     assert len(rows) == 14 == len(set(rows)), "each once"
-    # What was not sent when the page closes is sent when it is opened again.
-    here = text(chromium, "where")
-    press(chromium, "1")
-    until(lambda: text(chromium, "where") != here, "the undone one is graded again, with its reason")
-    offline(chromium, True)
-    grade(chromium, "0", "closed before it was sent")
+
+
+def test_what_waits_outlives_the_page_and_is_sent_once(
+    chromium: Chrome, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P23, P24: while the desk can take nothing, answers wait in the browser's storage; the page is closed, and opened
+    again when the desk is back. Nothing depends on when a request is cut: the server itself refuses.
+    """
+    at.enter(chromium, "ann", path="/e/tiny/grade")
+    ready(chromium)
+    taking = own_work.take
+
+    def away(*args: object) -> None:
+        raise own_work.NotNow("busy")
+
+    monkeypatch.setattr(own_work, "take", away)
+    said = [f"waits {n}" for n in range(3)]
+    for reason in said:
+        grade(chromium, "0", reason)
+    until(lambda: text(chromium, "queue").startswith("3 answers wait"), "it is said")
     chromium.get("about:blank")
-    offline(chromium, False)
-    assert "closed before it was sent" not in at.kept()["reason"].to_list()
+    assert at.kept().is_empty()
+    monkeypatch.setattr(own_work, "take", taking)
     chromium.get(at.address + "/e/tiny/grade")
     ready(chromium)
-    until(lambda: "closed before it was sent" in at.kept()["reason"].to_list(), "the one that waited")
+    until(lambda: sorted(at.kept()["reason"]) == said, "all that waited")
+    until(lambda: text(chromium, "queue") == "", "and nothing waits any more")
+    assert "3 of 96 done" in text(chromium, "said"), "what waited counted as done before it was sent"
+    chromium.refresh()
+    ready(chromium)
+    rows = tiny.study_of(at.top).ledger.read(lambda c: c.exec_driver_sql("SELECT source FROM answers").fetchall())
+    assert len(rows) == 3 == len(set(rows)), "each once"
+    left = "return Object.keys(localStorage).filter((k) => k.includes(':pending:'))"
+    assert chromium.execute_script(left) == [], "what was sent is not kept to be sent again"
 
 
 def test_a_link_that_ends_is_said_and_keeps_what_waits(chromium: Chrome, at: At) -> None:
@@ -270,6 +293,7 @@ def test_dark_where_the_system_is_dark(chromium: Chrome, at: At) -> None:
     assert chromium.execute_script(shade) == "rgb(20, 23, 26)"
 
 
+@pytest.mark.parametrize("chromium", [browser.SIZE, PHONE], indirect=True, ids=["wide", "phone"])
 def test_axe_finds_nothing_on_any_page(chromium: Chrome, tmp_path: Path) -> None:
     """WCAG 2.2 AA as far as a program can tell, in light and dark, wide and narrow."""
     top = desk_study.copy("verdicts", tmp_path)
@@ -294,6 +318,8 @@ def test_axe_finds_nothing_on_any_page(chromium: Chrome, tmp_path: Path) -> None
                 chromium.get(address + path)
                 if path.endswith("/grade"):
                     ready(chromium)
+                wide = chromium.execute_script("return document.documentElement.scrollWidth - innerWidth")
+                found += [f"{person} {path} is {wide} pixels too wide"] if wide > 0 else []
                 for dark in (False, True):
                     light_or_dark(chromium, dark)
                     found += [
@@ -342,7 +368,9 @@ def test_the_sheet_as_a_file_without_a_server(chromium: Chrome, at: At, tmp_path
     rows: list[dict[str, Any]] = [
         json.loads(x) for x in (downloads / "tiny-ann-round-1.jsonl").read_text().splitlines()
     ]
-    assert [list(r)[:4] for r in rows] == [["query_id", "chunk_id", "reason", "grade"]] * 6
+    head = json.loads((tmp_path / "given" / "answers.jsonl").read_text())
+    assert rows[0] == head and list(head) == ["sheet"], "it says whose sheet it is"
+    assert [list(r)[:4] for r in rows[1:]] == [["query_id", "chunk_id", "reason", "grade"]] * 6
     taken = collect(study, "ann", downloads / "tiny-ann-round-1.jsonl", name="tiny-ann-round-1.jsonl")
     assert (taken.new, taken.rows_refused) == (6, 0)
     assert browser.violations(chromium) == [] and errors(chromium) == []

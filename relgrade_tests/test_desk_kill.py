@@ -1,8 +1,9 @@
 """The desk's server under kill -9 while twenty people save grades: what was acknowledged is in the ledger, once
 (P23, P24).
 
-The kills hit the serving process itself, which a process that has the code loaded forks off, so that it is back at
-once. On PostgreSQL every connection is cut as well. Clients resend what was not acknowledged, as the page does.
+The kills come after a random number of acknowledged grades. They hit the serving process itself, which a process that
+has the code loaded forks off, so that it is back at once. On PostgreSQL every connection is cut as well. Clients resend
+what was not acknowledged, as the page does.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Client:
     port: int
     said: dict[tuple[str, str], int] = field(default_factory=dict)
     again: int = 0
+    sent: int = 0
     wrong: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -76,6 +78,7 @@ class Client:
                 return
             self.said[pair] = grade
             n += 1
+            self.sent = n
 
     def _send(self, body: bytes) -> bool:
         """Until it is acknowledged; False where it was asked to stop before."""
@@ -172,7 +175,10 @@ def test_an_acknowledged_grade_is_never_lost_nor_doubled(
     cuts = 0
     try:
         for _ in range(kills):
-            time.sleep(drawn.uniform(0.3, 1.5))
+            due, end = sum(c.sent for c in clients) + drawn.randrange(30), time.monotonic() + 60
+            while sum(c.sent for c in clients) < due and time.monotonic() < end:
+                time.sleep(0.005)
+            time.sleep(drawn.uniform(0, 0.3))
             if ledger is not None:
                 cuts += postgres.cut(ledger)
                 time.sleep(drawn.uniform(0, 0.5))

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from relgrade_assets.desk.sessions import Desk, Session
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import own_work
+from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.own_work import NotNow
 from relgrade_assets.io.study import Study
 
@@ -82,6 +83,8 @@ def _standing(study: Study, session: Session) -> pl.DataFrame:
     try:
         sheet = own_work.own_sheet(study, session.held.person)
         return own_work.standing(study, session.held.person, sheet)
+    except Unusable as gone:
+        raise NotNow("busy") from gone
     except Refused as refused:
         raise NotNow("not_ready") from refused
 

@@ -17,6 +17,7 @@ from relgrade_assets.desk.forms import quiet_study
 from relgrade_assets.desk.sessions import Desk, Session
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import intent_rows, own_work, owner_work
+from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.own_work import NotNow
 from relgrade_assets.io.study import Study
 from relgrade_assets.protocol.design import FORMS
@@ -55,7 +56,7 @@ def grade(desk: Desk, request: Request, body: bytes) -> Response:
         own_work.hand_out(study, session.held.person)
         data = sheet_data(study, session.held.person)
     except (Refused, NotThere) as why:
-        raise NotNow("not_ready") from why
+        raise NotNow("busy" if isinstance(why, Unusable) else "not_ready") from why
     data |= {"csrf": session.csrf, "base": f"/e/{study.name}"}
     return filled("grade.html", data=data, held=session.held)
 

@@ -11,8 +11,10 @@ import hmac
 from collections.abc import Sequence
 
 import polars as pl
+import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.ledger import ANSWERS, current_answers, issued
 from relgrade_assets.io.publication import pseudonyms
 from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.io.study import Study
@@ -34,7 +36,7 @@ def require_own(study: Study, grader: str, sheet_digest: str, found: Sequence[st
     strange = [t for t in dict.fromkeys(found) if not hmac.compare_digest(t.encode(), own.encode())]
     if not strange:
         return
-    known = {token(study, r, g, digest): (r, g) for r, g, digest in study.ledger.all_issued(study.name)}
+    known = {token(study, r, g, digest): (r, g) for r, g, digest in _issued(study)}
     faults = []
     for each in strange:
         expected = f"the token of {grader}'s present sheet, round {study.round}"
@@ -62,7 +64,7 @@ def require_unlike(study: Study, grader: str, rows: pl.DataFrame, *, name: str, 
     `rows`: the file's good rows of pairs on the sheet.
     """
     kept = ["query_id", "chunk_id", "reason", "grade", "unrateable", "judge_later"]
-    answers = study.ledger.all_answers(study.name)
+    answers = all_answers(study)
     mine = (pl.col("grader") == grader) & (pl.col("round") == study.round)
     before = answers.filter(mine).select(kept).join(rows, on=kept[:2], how="anti")
     own, whole = pl.col("grader") == grader, pl.concat([rows.select(kept), before])
@@ -86,6 +88,21 @@ def require_unlike(study: Study, grader: str, rows: pl.DataFrame, *, name: str, 
             "why": because,
         }
         study.happened("alike_taken", body)
+
+
+def all_answers(study: Study) -> pl.DataFrame:
+    """The current answers of everybody in every round: columns ledger.ANSWERS."""
+    wanted = sa.select(*[current_answers.c[name] for name in ANSWERS])
+    wanted = wanted.where(current_answers.c.experiment == study.name)
+    rows = study.ledger.read(lambda c: [tuple(row) for row in c.execute(wanted)])
+    return pl.DataFrame(rows, schema=pl.Schema(ANSWERS), orient="row")
+
+
+def _issued(study: Study) -> list[tuple[int, str, str]]:
+    """Round, grader and digest of every sheet that was written out."""
+    wanted = sa.select(issued.c.round, issued.c.grader, issued.c.sheets_digest)
+    wanted = wanted.where(issued.c.experiment == study.name).distinct()
+    return study.ledger.read(lambda c: [(int(r), str(g), str(d)) for r, g, d in c.execute(wanted)])
 
 
 def _fault(study: Study, grader: str, one: Likeness, name: str) -> Fault:

@@ -271,20 +271,6 @@ class Ledger(Database):
         """Digest of the sheets last written out for `grader`, or None."""
         return self.read(lambda c: _latest_issued(c, {"experiment": experiment, "round": round, "grader": grader}))
 
-    def all_issued(self, experiment: str) -> list[tuple[int, str, str]]:
-        """Round, grader and digest of every sheet that was written out."""
-        wanted = sa.select(issued.c.round, issued.c.grader, issued.c.sheets_digest).where(
-            issued.c.experiment == experiment
-        )
-        return self.read(lambda c: [(int(r), str(g), str(d)) for r, g, d in c.execute(wanted.distinct())])
-
-    def all_answers(self, experiment: str) -> pl.DataFrame:
-        """The current answers of everybody in every round: columns ANSWERS."""
-        table = current_answers
-        return self._frame(
-            sa.select(*[table.c[name] for name in ANSWERS]).where(table.c.experiment == experiment), ANSWERS
-        )
-
     def answers(self, experiment: str, round: int, graders: Sequence[str]) -> pl.DataFrame:
         """The current answers of `graders`: columns ANSWERS, one row a grader and pair, sorted by grader, query and
         chunk (code points).

@@ -17,6 +17,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, NotThere, Refused
+from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.ledger import ROWS, Closed
 from relgrade_assets.io.ledger import answers as answers_table
@@ -82,7 +83,9 @@ _SHEETS_KEPT = 64
 
 
 def own_sheet(study: Study, person: str) -> Sheet:
-    """The person's sheet, proved current. Raises NotNow, without saying why: messages about tables name arms' files."""
+    """The person's sheet, proved current. Raises NotNow, without saying why: messages about tables name arms' files.
+    Where the ledger can't be reached it is `busy`, which a page takes to try again.
+    """
     table = "audit_sheets" if person == study.design.auditor.name else "sheets"
     try:
         study.require_protocol_of_round()
@@ -98,6 +101,8 @@ def own_sheet(study: Study, person: str) -> Sheet:
                 while len(_sheets) >= _SHEETS_KEPT:
                     _sheets.pop(next(iter(_sheets)))
                 _sheets[key] = kept
+    except Unusable as gone:
+        raise NotNow("busy") from gone
     except Refused as refused:
         raise NotNow("changed" if "protocol" in refused.what else "not_ready") from refused
     except NotThere as missing:

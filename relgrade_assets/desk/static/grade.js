@@ -204,7 +204,6 @@
 
   function paint(row) {
     at = row.i;
-    $("asked").classList.remove("none");
     $("finished").hidden = true;
     $("passage").hidden = false;
     show("where", "Passage " + (row.i + 1) + " of " + marks.length, false);
@@ -286,12 +285,11 @@
     $("passage").hidden = true;
     $("finished").hidden = false;
     $("finished-head").textContent = marks.length === 0 ? "Nothing to grade" : "All done";
-    $("asked").classList.add("none");
     $("finished-text").textContent = marks.length === 0
       ? "There is no passage on this sheet."
       : data.rows ? "Every passage has an answer. Save your answers as a file and hand it in." : "Every passage has an answer. Undo, or Back and On, still change them.";
     show("where", "No passage", false);
-    for (const id of ["query", "intent"]) $(id).replaceChildren();
+    for (const id of ["query", "intent"]) $(id).replaceChildren("\u2013");
     fill(null);
     $("finished").focus();
   }
