@@ -258,9 +258,9 @@ def drawn(log: Log, n: int, cap: float, rng: np.random.Generator) -> list[tuple[
     shares = np.bincount(log.stratum, log.count) / log.count.sum()
     for h in range(3):
         order = rng.permutation(np.flatnonzero(log.stratum == h))
-        w, each = np.minimum(log.count[order], cap).astype(float), n // 3
-        sure = np.zeros(len(order), dtype=bool)
-        while True:
+        w, each = np.minimum(log.count[order], cap).astype(float), min(n // 3, len(order))
+        sure, pi = np.full(len(order), each == len(order)), np.ones(len(order))
+        while not sure.all():
             pi = np.where(sure, 1.0, (each - sure.sum()) * w / w[~sure].sum())
             if not ((pi >= 1) & ~sure).any():
                 break
@@ -317,7 +317,4 @@ def test_headline_coverage_where_it_is_known_to_be_another(name: str, estimand: 
     """
     found = {n: headline_coverage(name, estimand, n, 2_000, cap)[0] for n in (30, 99, 399)}
     print(name, estimand, "cap", cap, {n: f"{c:.1%}" for n, c in found.items()})
-    if estimand == "searches" and cap == 50 and name == "steep":
-        assert min(found.values()) > 0.75
-    else:
-        assert min(found.values()) > 0.9
+    assert min(found.values()) > (0.8 if estimand == "searches" and cap == 50 else 0.93), found

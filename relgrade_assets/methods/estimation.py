@@ -7,7 +7,7 @@ Sums over queries are math.fsum, in the order of query ids.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -93,6 +93,24 @@ def combine(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float | Non
     a = [(share * share * (e.variance or 0.0), e.df) for share, e in parts]
     variance, below = math.fsum(x for x, _ in a), math.fsum(x * x / df for x, df in a if df > 0)
     return value, variance, variance * variance / below if below > 0 else math.inf
+
+
+def headline_estimate(
+    parts: Mapping[str, Sequence[Graded]], shares: Mapping[str, float], collapsed_ok: bool
+) -> tuple[float, float | None, float] | None:
+    """`combine` over the strata's queries; None where a stratum has none (P32).
+
+    A stratum of one query has no variance, unless `collapsed_ok`: then it borrows (`arm_measures`).
+    """
+    if any(not graded for graded in parts.values()):
+        return None
+    flat = [g.value for graded in parts.values() for g in graded]
+    found = []
+    for name, graded in parts.items():
+        estimate = hajek([g.value for g in graded], [g.weight for g in graded], [g.pi for g in graded])
+        alone = estimate.variance is None and collapsed_ok
+        found.append((shares[name], _collapsed(estimate, flat) if alone else estimate))
+    return combine(found)
 
 
 def arm_measures(
