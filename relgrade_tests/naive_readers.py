@@ -8,7 +8,6 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -221,7 +220,7 @@ def judged(out: Naive, rows: list[tuple[Any, ...]]) -> Naive:
         return Naive(whole="no row")
     first: dict[tuple[str, ...], int] = {}
     for n, *pair, grade in rows:
-        if grade < -1 or first.setdefault(tuple(pair), grade) != grade:
+        if first.setdefault(tuple(pair), grade) != grade or grade < -1:
             out.bad.add(n)
     out.rows = [(*pair, grade) for pair, grade in first.items()]
     return out
@@ -236,7 +235,7 @@ def key(data: bytes) -> Naive:
         if not isinstance(value, Object) or [k for k, _ in value] != ["query_id", "chunk_id", "grade"]:
             return Naive(whole="no key")
         (_, query), (_, chunk), (_, grade) = value
-        ids = all(type(i) is str and i.strip() and not _halved(i) for i in (query, chunk))
+        ids = all(type(i) is str and i.strip() and not halved(i) for i in (query, chunk))
         if not ids or not isinstance(grade, Number) or not re.fullmatch("-?[0-9]{1,18}", grade):
             return Naive(whole="no key")
         rows.append((query, chunk, int(grade)))
@@ -287,130 +286,11 @@ def _p19_row(pairs: Any) -> tuple[Any, ...] | None:
         return None
     if grade is not None and not (isinstance(grade, Number) and re.fullmatch("0{0,2}[012]", grade)):
         return None
-    if type(reason) is not str or not reason.strip() or len(reason.split()) > 15 or _halved(reason):
+    if type(reason) is not str or not reason.strip() or len(reason.split()) > 15 or halved(reason):
         return None
     if re.search("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]", reason):
         return None
     return (query, chunk, reason, None if grade is None else int(grade), *flags)
-
-
-# other tools
-
-
-def quepid_book(data: bytes) -> Naive:
-    """query, docid and a column a judge: (line, judge, query, chunk, rating, reason), judge after judge."""
-    table = csv_table(data)
-    if isinstance(table, Naive):
-        return table
-    names, lines, bad = table
-    judges = [n for n in names if n not in ("query", "docid", "explanation")]
-    shown = [unmarked(n, " ") for n in judges]
-    if not {"query", "docid"} <= set(names) or not judges or not all(n.strip() for n in shown):
-        return Naive(whole="columns")
-    if len(set(shown)) < len(shown):
-        return Naive(whole="two judges of one name")
-    out = Naive(bad=bad)
-    for judge, who in zip(judges, shown, strict=True):
-        for n, cells in lines:
-            row = dict(zip(names, cells, strict=True))
-            chunk = unmarked(row["docid"], " ")
-            reason = unmarked(row.get("explanation", "").strip(), " ") if len(judges) == 1 else ""
-            if not row["query"].strip() or not chunk.strip():
-                out.bad.add(n)
-            out.rows.append((n, who, row["query"], chunk, row[judge].strip() or None, reason or None))
-    return out if lines or bad else Naive(whole="no row")
-
-
-def spreadsheet(data: bytes) -> Naive:
-    """(line, grader, query id, query, chunk, rating, reason, unrateable, later)."""
-    table = csv_table(data)
-    if isinstance(table, Naive):
-        return table
-    names, lines, bad = table
-    if not {"doc_id", "grade"} <= set(names) or not {"query_id", "query_text"} & set(names):
-        return Naive(whole="columns")
-    out = Naive(bad=bad)
-    for n, cells in lines:
-        row = {k: unmarked(v, "'") for k, v in zip(names, cells, strict=True)}
-        query_id, query, chunk, grade, rater, notes = (
-            row.get(c, "") for c in ("query_id", "query_text", "doc_id", "grade", "rater_id", "notes")
-        )
-        word = grade.strip().lower()
-        if not chunk.strip() or not (query_id.strip() or query.strip()):
-            out.bad.add(n)
-        rating = None if word in ("unrateable", "later") else grade.strip() or None
-        kept = [text if text.strip() else None for text in (query_id, query, notes)]
-        out.rows.append(
-            (n, rater.strip() or None, *kept[:2], chunk, rating, kept[2], word == "unrateable", word == "later")
-        )
-    return out if lines or bad else Naive(whole="no row")
-
-
-def opensearch(data: bytes) -> Naive:
-    """(query, chunk, rating) of judgmentRatings."""
-    document = _document(data)
-    out = Naive()
-    try:
-        assert isinstance(document, Object)
-        for entry in _list(document.get("judgmentRatings")):
-            query = entry.get("query")
-            assert _filled(query)
-            for rating in _list(entry.get("ratings")):
-                chunk, value = rating.get("docId"), rating.get("rating")
-                assert id_of(chunk) is not None and (value is None or type(value) is str)
-                out.rows.append((str(query), str(chunk), (value or "").strip() or None))
-    except (AssertionError, AttributeError):
-        return Naive(whole="shape")
-    return out if out.rows and not any(_halved(t) for r in out.rows for t in r if t) else Naive(whole="rows")
-
-
-def label_studio(data: bytes) -> Naive:
-    """(grader, query id, chunk, rating, reason, flags) of every annotation that was not skipped."""
-    tasks = _document(data)
-    out = Naive()
-    try:
-        assert isinstance(tasks, list) and not isinstance(tasks, Object)
-        for task in tasks:
-            about = task.get("data")
-            ids = [about.get(k) for k in ("query_id", "chunk_id")]
-            assert all(id_of(i) is not None for i in ids)
-            given = task.get("annotations", [])
-            for annotation in _list(given):
-                if annotation.get("was_cancelled") is True:
-                    continue
-                who = annotation.get("completed_by")
-                who = (who.get("email") or who.get("id")) if isinstance(who, Object) else who
-                named = str(who) if isinstance(who, str) and who else None
-                rating, reason, flags = _results(annotation.get("result"))
-                out.rows.append((named, *map(str, ids), rating, reason, *flags))
-    except (AssertionError, AttributeError):
-        return Naive(whole="shape")
-    texts = [t for r in out.rows for t in r if isinstance(t, str)]
-    return out if out.rows and not any(_halved(t) for t in texts) else Naive(whole="rows")
-
-
-def _results(results: Any) -> tuple[str | None, str | None, list[bool]]:
-    assert isinstance(results, list) and not isinstance(results, Object)
-    found: dict[str, Any] = {}
-    for part in results:
-        control = part.get("from_name") if isinstance(part, Object) else None
-        if control not in ("grade", "reason", "flags"):
-            continue
-        value = part.get("value")
-        assert isinstance(value, Object) and control not in found
-        if control == "grade":
-            chosen = value.get("choices")
-            plain = isinstance(chosen, list) and not isinstance(chosen, Object) and len(chosen) == 1
-            one = chosen[0] if plain else value.get("rating", value.get("number"))
-            assert isinstance(one, str) and one
-            found[control] = str(one)
-            continue
-        many = value.get("text" if control == "reason" else "choices")
-        many = [many] if isinstance(many, str) else many
-        assert isinstance(many, list) and not isinstance(many, Object) and all(isinstance(m, str) for m in many)
-        assert set(many) <= set(FLAGS) if control == "flags" else len(many) == 1
-        found[control] = many if control == "flags" else many[0]
-    return found.get("grade"), found.get("reason"), [f in found.get("flags", []) for f in FLAGS]
 
 
 # JSON and CSV
@@ -449,7 +329,7 @@ def id_of(value: Any) -> str | None:
     """Text that is not blank, or a whole number's digits."""
     if isinstance(value, Number):
         return str(value) if re.fullmatch("-?[0-9]+", value) else None
-    return value if isinstance(value, str) and value.strip() and not _halved(value) else None
+    return value if isinstance(value, str) and value.strip() and not halved(value) else None
 
 
 def unmarked(cell: str, mark: str) -> str:
@@ -457,20 +337,20 @@ def unmarked(cell: str, mark: str) -> str:
     return cell[1:] if re.match(f"{mark}+{FORMULA}", cell) else cell
 
 
-def _halved(text: str) -> bool:
+def halved(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def _filled(value: Any) -> bool:
+def filled(value: Any) -> bool:
     return id_of(value) is not None or (isinstance(value, str) and type(value) is str and bool(value.strip()))
 
 
-def _list(value: Any) -> list[Any]:
+def list_of(value: Any) -> list[Any]:
     assert isinstance(value, list) and not isinstance(value, Object) and all(isinstance(v, Object) for v in value)
     return value
 
 
-def _document(data: bytes) -> Any:
+def document(data: bytes) -> Any:
     """The file's one JSON value; None where it is none, or an object has a key twice."""
     text = text_of(data)
     value = "no JSON" if text is None else json_of(text)
@@ -480,9 +360,11 @@ def _document(data: bytes) -> Any:
         if isinstance(some, Object):
             if len({k for k, _ in some}) < len(some):
                 return None
-            left += [v for _, v in some]
+            left += [v for pair in some for v in pair]
         elif isinstance(some, list):
             left += some
+        elif isinstance(some, str) and halved(some):
+            return None
     return value
 
 
@@ -536,10 +418,3 @@ def _cells(text: str) -> list[tuple[int, list[str]]] | None:
     if cells or state != "start":
         rows.append((begins, [*cells, cell]))
     return rows
-
-
-ORACLES: dict[str, Callable[[bytes], Naive]] = {
-    "trec": trec_run, "run.jsonl": jsonl_run, "run.csv": csv_run, "qrels": trec_qrels, "beir": beir_qrels,
-    "key": key, "p19": p19, "quepid": quepid_book, "spreadsheet": spreadsheet, "opensearch": opensearch,
-    "label studio": label_studio,
-}  # fmt: skip

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from fuzzing import NAME, SUBJECTS, TREC, run
-from naive_readers import ORACLES
+from fuzzing import NAME, ORACLES, SUBJECTS, run
+from spoiling import SEEDS, TREC
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.readers import sieve
@@ -42,8 +42,6 @@ def test_readers_against_naive_ones_a_million_times() -> None:
 @pytest.mark.parametrize("kind", sorted(ORACLES))
 def test_the_naive_readers_take_every_seed_that_is_right(tmp_path: Path, kind: str) -> None:
     """The seeds are read, and to the same rows: what is compared is not two refusals."""
-    from fuzzing import SEEDS
-
     file, read = SUBJECTS[kind]
     for seed in SEEDS[kind]:
         (tmp_path / file).write_bytes(seed)
@@ -93,6 +91,18 @@ def test_p33_a_key_is_spelled_in_one_way_alone(tmp_path: Path, line: bytes) -> N
     (tmp_path / "f.jsonl").write_bytes(line + b"\n")
     with pytest.raises(Refused, match=NAME):
         read_judgments(tmp_path / "f.jsonl", name=NAME)
+
+
+@pytest.mark.parametrize("kind", ["opensearch", "label studio"])
+def test_half_of_a_surrogate_pair_in_another_tools_json_is_refused(tmp_path: Path, kind: str) -> None:
+    """It ended in a traceback when the table was made."""
+    file, read = SUBJECTS[kind]
+    for seed in SEEDS[kind]:
+        (tmp_path / file).write_bytes(seed.replace(b'"a"', b'"a\\ud800"'))
+        with pytest.raises(Refused, match=f"{NAME}: found half of a surrogate pair"):
+            read(tmp_path / file)
+        (tmp_path / file).write_bytes(seed.replace(b'"a"', b'"a\\ud83c\\udf55"'))
+        assert any("a\U0001f355" in row for row in read(tmp_path / file))
 
 
 def test_a_key_with_characters_that_must_be_escaped_is_taken(tmp_path: Path) -> None:
