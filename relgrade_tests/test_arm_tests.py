@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from populations import measure_pairs
+from populations import PAIRS, measure_pairs
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.methods.arm_tests import arm_comparisons
 from relgrade_assets.methods.estimation import arm_measures
-from relgrade_assets.methods.intervals import bca
+from relgrade_assets.methods.intervals import bca, bca_or_t
 from relgrade_assets.methods.sign_flips import holm, sign_flips
 
 Values = dict[str, list[float | None]]
@@ -272,23 +272,26 @@ def test_sign_flips_are_far_faster_than_scipy() -> None:
     assert ours < theirs / 60
 
 
+CONTINUOUS = ("smooth", "skewed")
+"""Populations on which alarms are due in at least 4% of samples; ties and few values make an exact test cautious."""
+AT_ONCE = 250
+"""Samples that share their resamples, in simulation."""
+
+
 def coverage(name: str, n: int, repetitions: int) -> tuple[float, float]:
     """Shares of samples of n queries whose paired interval holds the population's mean difference, and whose arm
-    interval holds the arm's mean.
+    interval holds the arm's mean. A sample without an interval counts as a miss.
     """
     population = measure_pairs(name, 40_000)
-    apart = population[:, 0] - population[:, 1]
+    apart, alone = population[:, 0] - population[:, 1], population[:, 0]
     rng = np.random.default_rng(n)
     inside = np.zeros(2)
-    for i in range(repetitions):
-        drawn = rng.integers(0, len(population), n)
-        columns = [apart[drawn].tolist(), population[drawn, 0].tolist()]
-        ends = [
-            bca(columns[:1], seed=str(i), part="coverage", resamples=1_000, expanded=True)[0],
-            bca(columns[1:], seed=str(i), part="coverage", resamples=1_000)[0],
-        ]
-        for j, (truth, (low, high, _)) in enumerate(zip((apart.mean(), population[:, 0].mean()), ends, strict=True)):
-            inside[j] += low is not None and high is not None and low <= truth <= high
+    for block in range(repetitions // AT_ONCE):
+        drawn = rng.integers(0, len(population), (AT_ONCE, n))
+        about = {"seed": str(block), "part": "coverage", "resamples": 1_000}
+        for j, (of, make) in enumerate(((apart, bca_or_t), (alone, bca))):
+            for low, high, _ in make(of[drawn].tolist(), **about):  # type: ignore[operator]
+                inside[j] += low is not None and high is not None and low <= of.mean() <= high
     return float(inside[0]) / repetitions, float(inside[1]) / repetitions
 
 
@@ -303,19 +306,21 @@ def false_alarms(name: str, n: int, repetitions: int) -> float:
     return sum(t.p <= 0.05 for t in sign_flips(columns, seed="alarms", draws=2_000)) / repetitions
 
 
-@pytest.mark.parametrize("name", ["smooth", "lumpy", "skewed"])
+@pytest.mark.parametrize("name", PAIRS)
 def test_paired_intervals_cover_and_false_alarms_keep_their_rate(name: str) -> None:
     """P38, P39: 93-97% at 30 queries and alarms of 4-6%; here at few samples, so within 3 standard errors."""
-    paired, alone = coverage(name, 30, 300)
-    assert 0.89 <= paired <= 0.99 and 0.88 <= alone <= 0.99
-    assert 0.02 <= false_alarms(name, 30, 1_000) <= 0.07
+    paired, alone = coverage(name, 30, 500)
+    assert 0.90 <= paired <= 0.99 and 0.90 <= alone <= 0.99
+    least = 0.02 if name in CONTINUOUS else 0.0
+    assert least <= false_alarms(name, 30, 1_000) <= 0.07
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["smooth", "lumpy", "skewed"])
+@pytest.mark.parametrize("name", PAIRS)
 def test_coverage_and_false_alarms_at_every_size(name: str) -> None:
-    """The figures of docs/reliability.md: 2,000 samples each at 30, 100 and 400 queries."""
-    found = {n: (*coverage(name, n, 2_000), false_alarms(name, n, 5_000)) for n in (30, 100, 400)}
+    """The figures of docs/reliability.md: 10,000 samples each at 30, 100 and 400 queries, for alarms too."""
+    found = {n: (*coverage(name, n, 10_000), false_alarms(name, n, 10_000)) for n in (30, 100, 400)}
     print(name, {n: " ".join(f"{x:.1%}" for x in each) for n, each in found.items()})
-    assert all(alarms <= 0.06 for _, _, alarms in found.values())
-    assert all(paired >= 0.925 for paired, _, _ in found.values())
+    least = 0.04 if name in CONTINUOUS else 0.0
+    assert all(least <= alarms <= 0.06 for _, _, alarms in found.values()), found
+    assert all(0.93 <= share <= 0.97 for paired, alone, _ in found.values() for share in (paired, alone)), found

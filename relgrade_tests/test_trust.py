@@ -2,9 +2,11 @@
 simulation with planted errors.
 """
 
+import inspect
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -15,7 +17,8 @@ from scipy import stats
 
 from relgrade_assets.methods import trust
 from relgrade_assets.methods.arm_bias import arm_bias
-from relgrade_assets.methods.label_noise import label_noise
+from relgrade_assets.methods.estimation import arm_measures
+from relgrade_assets.methods.label_noise import label_noise, weights_of
 from relgrade_assets.methods.measures import evaluate
 from relgrade_assets.methods.rank_correlation import places, tau_ap, tau_b
 from relgrade_assets.methods.trust import Ground, Row, as_table
@@ -52,6 +55,36 @@ def base_of(ground: Ground) -> trust.Means:
 
 def picked(rows: list[Row], check: str, measure: str | None = None) -> dict[str, Row]:
     return {str(r["subject"]): r for r in rows if r["check"] == check and r.get("measure") == measure}
+
+
+# the scale
+
+
+@pytest.mark.filterwarnings("ignore:.*partitions_def on an AssetCheckSpec")
+def test_p5_err_takes_the_scales_top_grade_in_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key whose highest grade is 1 on a scale to 2: ERR is 1/4 in query_measures, in trust and under redrawn grades;
+    at a threshold, where grades are cut to two, the top is 1.
+    """
+    ground = ground_of({("q", "a"): 1, ("r", "a"): 1}, {"x": {"q": ["a"], "r": ["a"]}}, names=["ERR"])
+    assert ground.values(ground.key, ["ERR"])["value"].to_list() == [0.25, 0.25]
+    assert ground.values(ground.key, ["ERR"], top=1)["value"].to_list() == [0.5, 0.5]
+    at = picked(list(trust.thresholds(ground, base_of(ground))), "threshold", "ERR from grade 1")["x"]
+    assert (at["value"], at["base"]) == (0.5, 0.25)
+    audited = pl.DataFrame([("q", 1, 1), ("r", 1, 1)], schema=["query_id", "a", "b"], orient="row")
+    assert label_noise(ground, audited, "ERR", labels=[0, 1, 2], seed="s", resamples=4)[0]["value"] == 0.25
+
+    from relgrade_assets.assets import measures as assets
+
+    seen: dict[str, object] = {}
+    monkeypatch.setattr(assets, "require_frozen", lambda *_: None)
+    monkeypatch.setattr(assets.methods, "evaluate", lambda *_, **about: seen.update(about) or 1 / 0)
+    step = assets.query_measures.op.compute_fn.decorated_fn  # type: ignore[attr-defined]
+    (body,) = [c.cell_contents for c in step.__closure__ if inspect.isfunction(c.cell_contents)]
+    scale = SimpleNamespace(relevant_from=1, gain="exponential", top=2)
+    study = SimpleNamespace(design=SimpleNamespace(scale=scale, measures=["ERR"], arms=[]))
+    with pytest.raises(ZeroDivisionError):
+        body(study, ground.key, ground.runs, pl.DataFrame())
+    assert seen["top_grade"] == 2
 
 
 # unjudged
@@ -266,6 +299,112 @@ def test_label_noise_blocks_do_not_change_it_degenerate(monkeypatch: pytest.Monk
     assert noisy(ground, audited, resamples=30) == whole
     one = noisy(ground, audited.filter(pl.col("query_id") == "q000"))
     assert one["low"] is None and "two audited queries" in str(one["note"]) and one["base"] == whole["base"]
+
+
+def strata_planted(seed: int) -> tuple[Ground, pl.DataFrame, pl.DataFrame, float]:
+    """A ground of 40 queries a stratum drawn from 2,000, a key with planted errors, the audit's pairs of every third
+    query, the sample, and the population's true headline of P@5. The head, 70% of traffic, is easy; the tail is hard.
+    """
+    rng = np.random.default_rng(seed)
+    truth, counts, of = [], [], []
+    for level, count in ((0.6, 30), (0.25, 2)):
+        true = (rng.random((2_000, 10)) < rng.beta(6 * level, 6 * (1 - level), (2_000, 1))).astype(int)
+        true[:, 9] = 1  # something is relevant to every query; the arm's top five hold what they hold
+        truth.append(true)
+        counts.append(rng.poisson(count, 2_000) + 1)
+        of.append(rng.choice(2_000, 40, replace=False))
+    shares = (0.7, 0.3)
+    p5 = [t[:, :5].mean(axis=1) for t in truth]
+    due = sum(s * np.average(v, weights=c) for s, v, c in zip(shares, p5, counts, strict=True))
+    grades: Key = {}
+    audited, rows = [], []
+    for h, picked in enumerate(of):
+        for i, q in enumerate(picked):
+            name = f"s{h}-{i:02}"
+            true = truth[h][q]
+            seen = np.where((rng.random(10) < 0.2) & (true == 0), 1, true)
+            grades |= {(name, f"c{j}"): int(seen[j]) for j in range(10)}
+            rows.append((name, f"s{h}", shares[h], int(counts[h][q]), 40 / 2_000))
+            if i % 3 == 0:
+                audited += [(name, int(a), int(b)) for a, b in zip(seen, true, strict=True)]
+    runs: Runs = {"a": {name: [f"c{j}" for j in range(5)] for name, *_ in rows}}
+    columns = ["query_id", "stratum", "stratum_share", "count", "inclusion_probability"]
+    return (
+        ground_of(grades, runs, names=["P@5"], top=1),
+        pl.DataFrame(audited, schema=["query_id", "a", "b"], orient="row"),
+        pl.DataFrame(rows, schema=columns, orient="row"),
+        float(due),
+    )
+
+
+def weighted_noise(seed: int, resamples: int = 60) -> tuple[Row, float]:
+    ground, audited, sample, truth = strata_planted(seed)
+    weights = weights_of(sample, "searches", False)
+    about = {"labels": [0, 1], "seed": str(seed), "resamples": resamples, "weights": weights}
+    rows = label_noise(ground, audited, "P@5", **about)  # type: ignore[arg-type]
+    assert [r["check"] for r in rows] == ["label_noise", "label_noise_weighted"]
+    return rows[1], truth
+
+
+def test_p40_label_noise_of_the_headline_in_simulation_with_known_truth() -> None:
+    """The headline under a key that is too kind misses the truth; with graders' errors the interval holds it."""
+    inside = 0
+    for seed in range(12):
+        row, truth = weighted_noise(seed)
+        assert float(str(row["base"])) > truth + 0.04
+        inside += float(str(row["low"])) <= truth <= float(str(row["high"]))
+    assert inside >= 10
+
+
+@pytest.mark.full
+def test_p40_label_noise_of_the_headline_covers() -> None:
+    """The figure of docs/reliability.md: 400 studies, each with a population, sample, key and audit of its own."""
+    found = [weighted_noise(seed) for seed in range(400)]
+    share = sum(float(str(r["low"])) <= t <= float(str(r["high"])) for r, t in found) / len(found)
+    bias = float(np.mean([float(str(r["value"])) - t for r, t in found]))
+    alone = float(np.mean([float(str(r["base"])) - t for r, t in found]))
+    print(f"weighted label noise: coverage {share:.1%}, bias {bias:+.4f}; of the key as it is {alone:+.4f}")
+    assert 0.92 <= share <= 0.98 and abs(bias) < 0.01
+
+
+def test_label_noise_of_a_perfect_grader_is_the_headline() -> None:
+    """No errors in the audit: every redrawn key is the key, so value and interval are arm_measures' headline."""
+    ground, audited, sample, _ = strata_planted(3)
+    weights = weights_of(sample, "searches", False)
+    right = audited.with_columns(a=pl.col("b"))
+    row = label_noise(ground, right, "P@5", labels=[0, 1], seed="s", resamples=20, weights=weights)[1]
+    each = ground.values(ground.key, ["P@5"])
+    kept = each["query_id"].unique().sort().to_list()
+    given = {"kept": kept, "names": ["P@5"], "estimand": "searches", "seed": "s", "collapsed_ok": False}
+    arms = arm_measures(each, sample, resamples=99, **given)  # type: ignore[arg-type]
+    top = arms.filter(pl.col("scope") == "headline").row(0, named=True)
+    assert row["value"] == pytest.approx(top["value"]) and row["base"] == pytest.approx(top["value"])
+    half = [(r["high"] - r["low"]) / 2 for r in (row, top)]  # type: ignore[operator]
+    assert half[0] == pytest.approx(half[1], rel=0.002)  # Barnard and Rubin's degrees of freedom are a little fewer
+    assert "0% of the variance" in str(row["note"])
+
+
+def test_label_noise_without_a_headline_says_why_degenerate() -> None:
+    """P32: a stratum without a query blocks it; one with a single query has no interval, unless declared collapsed."""
+    ground, audited, sample, _ = strata_planted(4)
+    arguments = {"labels": [0, 1], "seed": "s", "resamples": 20}
+
+    def headline_of(sampled: pl.DataFrame, ok: bool) -> Row:
+        weights = weights_of(sampled, "searches", ok)
+        return label_noise(ground, audited, "P@5", weights=weights, **arguments)[1]  # type: ignore[arg-type]
+
+    third = pl.DataFrame({"query_id": ["z"], "stratum": ["s2"], "stratum_share": [0.0], "count": [1]}).with_columns(
+        inclusion_probability=pl.lit(1.0)
+    )
+    empty = headline_of(pl.concat([sample, third], how="diagonal_relaxed"), False)
+    assert empty["value"] is None and "no query left" in str(empty["note"]) and empty["base"] is None
+    lone = sample.with_columns(
+        stratum=pl.when(pl.col("query_id") == "s0-00").then(pl.lit("s9")).otherwise("stratum"),
+        stratum_share=pl.when(pl.col("query_id") == "s0-00").then(0.1).otherwise("stratum_share"),
+    ).with_columns(stratum_share=pl.when(pl.col("stratum") == "s0").then(0.6).otherwise("stratum_share"))
+    one = headline_of(lone, False)
+    assert one["value"] is not None and one["low"] is None and "one graded query" in str(one["note"])
+    assert headline_of(lone, True)["low"] is not None
 
 
 # families

@@ -22,6 +22,7 @@ from relgrade_assets.methods import comparisons as comparing
 from relgrade_assets.methods import disagreements as listing
 from relgrade_assets.methods import gates, grading
 from relgrade_assets.methods import sheets as sheet_methods
+from relgrade_assets.methods.jackknife import COVERED, FEW
 
 
 @table
@@ -96,6 +97,7 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
         frame,
         {
             **dict(named.drop_nulls("value").select("statistic", "value").iter_rows()),
+            **({"how_far_to_trust_them": COVERED} if shown and (whole["queries"] < FEW).all() else {}),
             "with_intervals": show.intervals(shown, unit="on the audited queries, 95%"),
             "confusion": show.grid(
                 ("grade", "auditor's", "pairs"),

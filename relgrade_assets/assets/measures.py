@@ -27,6 +27,7 @@ def query_measures(study: Study, frozen_key: pl.DataFrame, runs: pl.DataFrame, q
         gain=d.scale.gain,
         arms=[a.name for a in d.arms],
         query_ids=kept,
+        top_grade=d.scale.top,
     )
     first_reading(study, key)
     headline = frame.filter(pl.col("measure") == d.headline).group_by("arm").agg(pl.col("value").mean()).sort("arm")
@@ -109,9 +110,9 @@ def pool_trust(
     (P40), and grades by family of grader and arm (P31).
     """
     require_frozen(study, frozen_key)
-    frame = trust_of(study, frozen_key, runs, contributions, query_measures, grades, audit_grades)
+    frame = trust_of(study, frozen_key, runs, contributions, query_measures, grades, audit_grades, query_sample)
     headline = pl.col("measure") == study.design.headline
-    noise = frame.filter((pl.col("check") == "label_noise") & headline).drop_nulls(["value", "low", "high"])
+    noise = frame.filter((pl.col("check") == "label_noise_weighted") & headline).drop_nulls(["value", "low", "high"])
     unjudged = frame.filter(pl.col("check") == "unjudged")
     worst = unjudged.group_by("subject").agg(pl.col("value").max()).sort("subject")
     tau = frame.filter((pl.col("check") == "auditor_tau_b") & headline).drop_nulls("value")
@@ -120,7 +121,7 @@ def pool_trust(
         frame,
         {
             "with_graders_errors": show.intervals(
-                noise.select("subject", "value", "low", "high").rows(), unit=f"{study.design.headline}, 95%"
+                noise.select("subject", "value", "low", "high").rows(), unit=f"{study.design.headline}, weighted, 95%"
             ),
             "unjudged_at_most": show.bars(dict(worst.iter_rows()), unit="share of a top k", top=1),
             **{f"unjudged {arm}": share for arm, share in worst.iter_rows()},

@@ -9,7 +9,7 @@ import polars as pl
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grading
 from relgrade_assets.methods.arm_bias import arm_bias
-from relgrade_assets.methods.label_noise import label_noise
+from relgrade_assets.methods.label_noise import label_noise, weights_of
 from relgrade_assets.methods.trust import PAIR, Ground, as_table, pool_trust
 
 
@@ -21,6 +21,7 @@ def trust_of(
     query_measures: pl.DataFrame,
     grades: pl.DataFrame,
     audit_grades: pl.DataFrame,
+    sample: pl.DataFrame,
 ) -> pl.DataFrame:
     """The PoolTrust table of a frozen key; the other tables are the study's own."""
     d = study.design
@@ -38,7 +39,14 @@ def trust_of(
     return as_table(
         [
             *pool_trust(ground, query_measures, audit_grades, d.headline),
-            *label_noise(ground, audited, d.headline, labels=d.scale.labels, seed=d.seed),
+            *label_noise(
+                ground,
+                audited,
+                d.headline,
+                labels=d.scale.labels,
+                seed=d.seed,
+                weights=weights_of(sample, d.estimand, d.declared("collapsed_stratum")),
+            ),
             *arm_bias(
                 grades,
                 audit_grades,

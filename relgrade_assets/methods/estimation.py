@@ -7,7 +7,7 @@ Sums over queries are math.fsum, in the order of query ids.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -53,13 +53,15 @@ class Estimate(NamedTuple):
 
 
 def hajek(values: Sequence[float], weights: Sequence[float], pis: Sequence[float]) -> Estimate:
-    """Hajek's ratio mean sum(m y / pi) / sum(m / pi) with its linearised variance.
+    """Hajek's ratio mean sum(m y / pi) / sum(m / pi) with the variance of its linearised residuals.
 
-    Saerndal, Swensson and Wretman 1992, 5.7 and 5.5.11: z = (m / pi) (y - mean) / sum(m / pi), and
-    v = n / (n - 1) sum(z^2), the with-replacement form, which suits a fixed-size draw with unequal probabilities
-    (pi-ps) and errs to the safe side. Where all pi are equal it is multiplied by the finite-population factor 1 - pi;
-    with m = 1 that is (1 - n/N) s^2 / n. `values` in the measure's units, `weights` m, `pis` in (0, 1]; equally long,
-    not empty.
+    Saerndal, Swensson and Wretman 1992, 5.7: with w = m / pi, z = w (y - mean) / sum(w). Each residual is divided by
+    1 - w / sum(w), which makes (n - 1) / n sum(z^2) the delete-one jackknife (Yung and Rao 1996): a query with most
+    of the weight draws the mean to itself and would hide its own error. That is the with-replacement form, which suits
+    a fixed-size draw with unequal probabilities (pi-ps) and errs to the safe side. Where all pi are equal it is
+    multiplied by the finite-population factor 1 - pi; with m = 1 that is (1 - n/N) s^2 / n. Degrees of freedom are
+    one less than the equal weights that these are worth, sum(w)^2 / sum(w^2) (Kish 1965), 1 at least. `values` in the
+    measure's units, `weights` m, `pis` in (0, 1]; equally long, not empty.
     """
     n = len(values)
     w = [m / pi for m, pi in zip(weights, pis, strict=True)]
@@ -69,12 +71,14 @@ def hajek(values: Sequence[float], weights: Sequence[float], pis: Sequence[float
         return Estimate(mean, None, 0.0, n, "")
     equal = min(pis) == max(pis)
     factor = 1 - pis[0] if equal else 1.0
-    z = [x * (y - mean) / size for x, y in zip(w, values, strict=True)]
-    variance = factor * n / (n - 1) * math.fsum(x * x for x in z)
-    how = (
-        f"equal probabilities, finite-population factor {factor:.3g}" if equal else "unequal probabilities, linearised"
-    )
-    return Estimate(mean, variance, n - 1.0, n, how)
+    least = min(w)
+    z = [x * (y - mean) / max(size - x, least) for x, y in zip(w, values, strict=True)]
+    variance = factor * (n - 1) / n * math.fsum(x * x for x in z)
+    how = f"equal probabilities, finite-population factor {factor:.3g}" if equal else "unequal probabilities"
+    if least == max(w):
+        return Estimate(mean, variance, n - 1.0, n, how)
+    worth = 1 / math.fsum((x / size) ** 2 for x in w)
+    return Estimate(mean, variance, max(worth - 1.0, 1.0), n, f"{how}, weights worth {worth:.3g} equal ones")
 
 
 def combine(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float | None, float]:
@@ -89,6 +93,24 @@ def combine(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float | Non
     a = [(share * share * (e.variance or 0.0), e.df) for share, e in parts]
     variance, below = math.fsum(x for x, _ in a), math.fsum(x * x / df for x, df in a if df > 0)
     return value, variance, variance * variance / below if below > 0 else math.inf
+
+
+def headline_estimate(
+    parts: Mapping[str, Sequence[Graded]], shares: Mapping[str, float], collapsed_ok: bool
+) -> tuple[float, float | None, float] | None:
+    """`combine` over the strata's queries; None where a stratum has none (P32).
+
+    A stratum of one query has no variance, unless `collapsed_ok`: then it borrows (`arm_measures`).
+    """
+    if any(not graded for graded in parts.values()):
+        return None
+    flat = [g.value for graded in parts.values() for g in graded]
+    found = []
+    for name, graded in parts.items():
+        estimate = hajek([g.value for g in graded], [g.weight for g in graded], [g.pi for g in graded])
+        alone = estimate.variance is None and collapsed_ok
+        found.append((shares[name], _collapsed(estimate, flat) if alone else estimate))
+    return combine(found)
 
 
 def arm_measures(
@@ -200,7 +222,7 @@ def _stratum_interval(found: Estimate, graded: list[Graded], least: float) -> In
         return Interval(None, None, "no interval: one graded query")
     if found.variance == 0:
         return _no_spread(graded, found.value)
-    how = f"t with {found.df:g} degrees of freedom; {found.how}"
+    how = f"t with {found.df:.4g} degrees of freedom; {found.how}"
     return student(found.value, found.variance, found.df, how, least=least)
 
 

@@ -15,6 +15,13 @@ from relgrade_assets.methods.intervals import Interval
 
 Floats = npt.NDArray[np.float64]
 NAME = "Fisher-z jackknife over queries"
+FEW = 30
+"""Queries below which the 95% is said to be another."""
+COVERED = (
+    "On 10 queries the 95% interval of a kappa held the truth in 93-98% of simulated samples, and is wide; from 30 on "
+    "it held it in 94-96%."
+)
+"""What docs/reference/statistics.md counts, where an interval rests on fewer than `FEW` queries."""
 
 
 def fisher_z(value: float, without: Floats) -> Interval:

@@ -1,29 +1,52 @@
 """What graders' errors add to the uncertainty of an arm's mean, from the audit's confusion table (P40, P27).
 
 An interval over queries alone takes every grade for the truth. Here each grade of the key is drawn again from what
-the auditor gave where the key had that grade, and the queries are drawn again too. Intervals over queries alone are
-intervals.py's.
+the auditor gave where the key had that grade, and the draw of queries is counted too. Intervals over queries alone are
+intervals.py's, the weighted mean and its variance estimation.py's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from relgrade_assets.methods.agreement import query_tables
+from relgrade_assets.methods.estimation import Estimand, Graded, headline_estimate, shares_of
+from relgrade_assets.methods.intervals import student
 from relgrade_assets.methods.measures import evaluate
 from relgrade_assets.methods.resampling import draws, generator, quantile
 from relgrade_assets.methods.trust import Ground, Row
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Estimated = tuple[float, float | None, float] | None
+"""A headline, its variance and its degrees of freedom; or none."""
+Found = tuple[float | None, float | None, float | None, str]
+"""Value, low, high and note."""
 RESAMPLES = 400
 PAIRS_AT_ONCE = 300_000
 """Grades of resamples that are measured at a time."""
+
+
+class Weights(NamedTuple):
+    """How the headline weighs queries: the strata's traffic shares, and (stratum, m, pi) of every sampled query."""
+
+    shares: dict[str, float]
+    of_query: dict[str, tuple[str, float, float]]
+    estimand: Estimand
+    collapsed_ok: bool
+
+
+def weights_of(sample: pl.DataFrame, estimand: Estimand, collapsed_ok: bool) -> Weights:
+    """`Weights` from schemas.QuerySample."""
+    rows = sample.select("query_id", "stratum", "count", "inclusion_probability").rows()
+    of_query = {q: (s, float(count) if estimand == "searches" else 1.0, pi) for q, s, count, pi in rows}
+    return Weights(shares_of(sample), of_query, estimand, collapsed_ok)
 
 
 def label_noise(
@@ -33,47 +56,122 @@ def label_noise(
     *,
     labels: Sequence[int],
     seed: str,
+    weights: Weights | None = None,
     resamples: int = RESAMPLES,
 ) -> list[Row]:
-    """Rows of schemas.PoolTrust: each arm's plain mean of `headline` with an interval that also holds graders' errors.
+    """Rows of schemas.PoolTrust: each arm's `headline` measure with intervals that also hold graders' errors.
 
     `audited` [query_id, a, b]: the key's and the auditor's grade of every audited pair. One resample draws the audited
     queries with replacement, counts their confusion table, gives every pair of the key with grade g a grade drawn from
-    the table's row g (g itself where the row is empty), measures all arms, and averages over the key's queries drawn
-    with replacement; a query left with nothing relevant has no value. `value` is the mean over resamples, `low` and
-    `high` their 2.5% and 97.5% points, `base` the mean under the key as it is.
+    the table's row g (g itself where the row is empty), and measures all arms; a query left with nothing relevant has
+    no value. `base` is the mean under the key as it is.
+
+    `label_noise`: the plain mean over the key's queries, drawn with replacement; `value` is its mean over resamples,
+    `low` and `high` their 2.5% and 97.5% points. `label_noise_weighted`, where there are `weights`: the headline of
+    P38; the redrawn keys are multiple imputations of the true one, and Rubin's rules (1987) add the variance between
+    them to the design's within, with Barnard and Rubin's degrees of freedom (1999).
 
     It assumes that errors on unaudited queries are like those on audited ones, and that the auditor is right; errors
     that run together within a query are drawn apart. Without two audited queries there is no interval.
     """
     arms = ground.arms
-    base = _means_by_query(ground, ground.key.select("query_id", "chunk_id", "grade"), headline, 1)
+    base = _means_by_query(ground, ground.key.select("query_id", "chunk_id", "grade"), headline, 1)[0]
     queries = ground.key["query_id"].unique().sort().to_list()
     names, tables = query_tables(audited, labels)
+    plain_base = [_mean(base[i]) for i in range(len(arms))]
+    at_base = [weights and _estimate(base[i], queries, weights) for i in range(len(arms))]
     if len(names) < 2 or len(queries) < 2:
         why = "no interval: it needs at least two audited queries and two in the key"
-        return [
-            _row(arm, headline, None, None, None, _mean(base[0, i]), len(queries), why) for i, arm in enumerate(arms)
-        ]
-    found = np.concatenate(list(_resampled(ground, tables, headline, labels, seed, resamples)))
+        return _rows(arms, headline, plain_base, at_base, [(None, None, None, why)] * len(arms), None, len(queries))
+    plain: list[Floats] = []
+    imputed: list[list[Estimated]] = [[] for _ in arms]
+    drawn = np.concatenate(list(draws(generator("label_noise", seed, "queries"), len(queries), resamples)))
+    done = 0
+    for block in _resampled(ground, tables, headline, labels, seed, resamples):
+        plain.append(_averaged(block, drawn[done : done + len(block)]))
+        done += len(block)
+        if weights is not None:
+            for i, each in enumerate(imputed):
+                each += [_estimate(values, queries, weights) for values in block[:, i]]
+    found = np.concatenate(plain)
+    drawn_from = f"by the confusion table of {int(tables.sum())} audited pairs of {len(names)} queries"
+    simple = [_percentiles(found[:, i], resamples, drawn_from) for i in range(len(arms))]
+    pooled = None if weights is None else [_rubin(each, resamples, drawn_from, weights) for each in imputed]
+    return _rows(arms, headline, plain_base, at_base, simple, pooled, len(queries))
+
+
+def _rows(
+    arms: Sequence[str],
+    measure: str,
+    plain_base: Sequence[float | None],
+    at_base: Sequence[Estimated],
+    simple: Sequence[Found],
+    pooled: Sequence[Found] | None,
+    n: int,
+) -> list[Row]:
     rows: list[Row] = []
     for i, arm in enumerate(arms):
-        values = np.sort(found[:, i][~np.isnan(found[:, i])])
-        note = (
-            f"{len(values)} resamples of queries and of grades, by the confusion table of {int(tables.sum())} audited "
-            f"pairs of {len(names)} queries; value: their mean; base: under the key as it is"
-        )
-        enough = len(values) > resamples / 2
-        low, high = (quantile(values, at) if enough else None for at in (0.025, 0.975))
-        mean = math.fsum(values.tolist()) / len(values) if len(values) else None
-        rows.append(_row(arm, headline, mean, low, high, _mean(base[0, i]), len(queries), note))
+        rows.append(_row("label_noise", arm, measure, simple[i], plain_base[i], n))
+        if pooled is not None:
+            under = at_base[i]
+            rows.append(_row("label_noise_weighted", arm, measure, pooled[i], under and under[0], n))
     return rows
+
+
+def _percentiles(values: Floats, resamples: int, drawn_from: str) -> Found:
+    kept = np.sort(values[~np.isnan(values)])
+    low, high = (quantile(kept, at) if len(kept) > resamples / 2 else None for at in (0.025, 0.975))
+    mean = math.fsum(kept.tolist()) / len(kept) if len(kept) else None
+    note = (
+        f"{len(kept)} resamples of queries and of grades, {drawn_from}; value: their mean; base: under the key as it is"
+    )
+    return mean, low, high, note
+
+
+def _rubin(imputed: Sequence[Estimated], resamples: int, drawn_from: str, weights: Weights) -> Found:
+    """The headline from estimates (value, variance, df) under redrawn keys; None stands for one that has none."""
+    kept = [e for e in imputed if e is not None]
+    m = len(kept)
+    if m <= resamples / 2:
+        return (
+            None,
+            None,
+            None,
+            f"no headline: a stratum has no query left in {resamples - m} of {resamples} redrawn keys",
+        )
+    mean = math.fsum(e[0] for e in kept) / m
+    variances = [e[1] for e in kept if e[1] is not None]
+    if len(variances) < m:
+        return mean, None, None, "no interval: a stratum has one graded query"
+    within = math.fsum(variances) / m
+    between = (1 + 1 / m) * math.fsum((e[0] - mean) ** 2 for e in kept) / (m - 1)
+    if within + between <= 0:
+        return mean, None, None, "no interval: no spread between queries, and none between redrawn keys"
+    missing = between / (within + between)
+    whole = math.fsum(min(e[2], 1e6) for e in kept) / m
+    seen = (whole + 1) / (whole + 3) * whole * (1 - missing)
+    df = 1 / (missing**2 / (m - 1) + 1 / seen) if seen > 0 else m - 1.0
+    interval = student(mean, within + between, df, "")
+    note = (
+        f"per {weights.estimand}; {m} redrawn keys, {drawn_from}, and Rubin's rules: {missing:.0%} of the variance is "
+        f"graders' errors, t with {df:.1f} degrees of freedom; base: under the key as it is"
+    )
+    return mean, interval.low, interval.high, note
+
+
+def _estimate(values: Floats, queries: Sequence[str], weights: Weights) -> Estimated:
+    parts: dict[str, list[Graded]] = {name: [] for name in weights.shares}
+    for query, value in zip(queries, values.tolist(), strict=True):
+        if value == value:
+            stratum, weight, pi = weights.of_query[query]
+            parts[stratum].append(Graded(value, 1.0, weight, pi))
+    return headline_estimate(parts, weights.shares, weights.collapsed_ok)
 
 
 def _resampled(
     ground: Ground, tables: Ints, headline: str, labels: Sequence[int], seed: str, resamples: int
 ) -> Iterator[Floats]:
-    """Blocks [resamples of the block, arms] of means."""
+    """Blocks [resamples of the block, arm, query] of the measure under redrawn keys."""
     size, key = len(labels), ground.key.sort("query_id", "chunk_id").select("query_id", "chunk_id", "grade")
     place = {label: i for i, label in enumerate(labels)}
     grade = np.array([place[g] for g in key["grade"].to_list()], dtype=np.int64)
@@ -83,8 +181,6 @@ def _resampled(
     empty = counts.sum(axis=2) == 0
     counts[empty] = np.eye(size)[np.nonzero(empty)[1]]
     bits = generator("label_noise", seed, "grades")
-    n_queries = key["query_id"].n_unique()
-    weights = np.concatenate(list(draws(generator("label_noise", seed, "queries"), n_queries, resamples)))
     at_once = max(1, PAIRS_AT_ONCE // max(1, key.height))
     for start in range(0, resamples, at_once):
         block = counts[start : start + at_once]
@@ -99,7 +195,7 @@ def _resampled(
             query_id=pl.Series(np.repeat(np.arange(len(block)), len(grade))).cast(pl.String).str.zfill(6)
             + pl.Series(pl.concat([key["query_id"]] * len(block))),
         )
-        yield _averaged(_means_by_query(ground, qrels, headline, len(block)), weights[start : start + at_once])
+        yield _means_by_query(ground, qrels, headline, len(block))
 
 
 def _means_by_query(ground: Ground, qrels: pl.DataFrame, headline: str, copies: int) -> Floats:
@@ -121,6 +217,7 @@ def _means_by_query(ground: Ground, qrels: pl.DataFrame, headline: str, copies: 
         gain=ground.gain,
         arms=ground.arms,
         query_ids=ids,
+        top_grade=ground.top,
     )
     values = out.sort("arm", "query_id")["value"].fill_null(float("nan")).to_numpy()
     return values.reshape(len(ground.arms), copies, -1).transpose(1, 0, 2)
@@ -142,17 +239,9 @@ def _mean(values: Floats) -> float | None:
     return math.fsum(kept) / len(kept) if kept else None
 
 
-def _row(
-    arm: str,
-    measure: str,
-    value: float | None,
-    low: float | None,
-    high: float | None,
-    base: float | None,
-    n: int,
-    note: str,
-) -> Row:
+def _row(check: str, arm: str, measure: str, found: Found, base: float | None, n: int) -> Row:
+    value, low, high, note = found
     return {
-        "check": "label_noise", "subject": arm, "measure": measure, "value": value, "low": low, "high": high,
+        "check": check, "subject": arm, "measure": measure, "value": value, "low": low, "high": high,
         "base": base, "n": n, "note": note,
     }  # fmt: skip

@@ -68,9 +68,17 @@ class Ground:
         return [name for name in self.names if parse(name).family != "Judged"]
 
     def values(
-        self, qrels: pl.DataFrame, names: Sequence[str], *, arms: Sequence[str] = (), relevant_from: int | None = None
+        self,
+        qrels: pl.DataFrame,
+        names: Sequence[str],
+        *,
+        arms: Sequence[str] = (),
+        relevant_from: int | None = None,
+        top: int | None = None,
     ) -> pl.DataFrame:
-        """The measures of `arms` (all where empty) on `qrels`, over the queries that it has."""
+        """The measures of `arms` (all where empty) on `qrels`, over the queries that it has; ERR's top grade is the
+        scale's unless `top` says another.
+        """
         return evaluate(
             self.runs,
             qrels,
@@ -79,6 +87,7 @@ class Ground:
             gain=self.gain,
             arms=list(arms) or self.arms,
             query_ids=qrels["query_id"].unique().sort().to_list(),
+            top_grade=self.top if top is None else top,
         )
 
 
@@ -209,7 +218,7 @@ def thresholds(ground: Ground, base: Means) -> Iterator[Row]:
         cut = ground.key.with_columns(grade=(pl.col("grade") >= least).cast(pl.Int64))
         qrels = _with_relevant(cut, 1)
         n = qrels["query_id"].n_unique()
-        then = means(ground.values(qrels, ground.counted, relevant_from=1)) if n else {}
+        then = means(ground.values(qrels, ground.counted, relevant_from=1, top=1)) if n else {}
         for name in ground.counted:
             note = f"grades from {least} up relevant, others not; queries with one alone"
             for row in _moved("threshold", name, then.get(name, {}), base.get(name, {}), note):

@@ -45,7 +45,7 @@ def split_columns(data: bytes, width: int, select: Sequence[pl.Expr]) -> Columns
 
 def _one_scan(data: bytes, width: int, select: Sequence[pl.Expr]) -> Columns | None:
     tabs, blanks = b"\t" in data, b" " in data
-    if tabs == blanks or data.startswith(b"#") or b"\n#" in data or any(c in data for c in OTHER_BLANKS):
+    if tabs == blanks or data.startswith(b"#") or b"\n#" in data or other_blanks(data):
         return None
     names = [f"c{i}" for i in range(1, width + 1)]
     scan = pl.scan_csv(
@@ -89,6 +89,11 @@ def _by_line(data: bytes, width: int, select: Sequence[pl.Expr]) -> Columns:
     return Columns(frame, counts["blank"][0], counts["comment"][0], False)
 
 
+def other_blanks(data: bytes) -> bool:
+    """Whether a blank stands anywhere that would separate columns for others, and does not here."""
+    return any(c in data for c in OTHER_BLANKS)
+
+
 def column_faults(data: bytes, width: int, faults: Faults, *, what: str, extra: bool = False) -> None:
     """Adds a fault for every line that has not `width` columns (more pass where `extra`) or holds another blank."""
     first = pl.concat_str([f"c{i}" for i in range(1, width + 2)], separator=" ", ignore_nulls=True).alias("text")
@@ -101,7 +106,7 @@ def column_faults(data: bytes, width: int, faults: Faults, *, what: str, extra: 
         expected,
         lambda r: "Ids hold no blanks here." if r["columns"] > width else "",
     )
-    if any(c in data for c in OTHER_BLANKS):
+    if other_blanks(data):
         odd = frame.filter(pl.col("text").str.contains("[\r\x0b\x0c]"))
         faults.rows(
             odd,

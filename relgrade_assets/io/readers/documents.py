@@ -69,7 +69,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def json_document(path: Path, *, name: str, inside: Path | None = None) -> tuple[Any, tuple[Notice, ...]]:
     """The JSON value; numbers stay as they are written (`Whole`, `Fractional`). Raises Refused as `text` does, and for
-    text that is no JSON, or a key twice in one object.
+    text that is no JSON, a key twice in one object, or half of a surrogate pair.
     """
     text = read_text(path, name=name, inside=inside)
     try:
@@ -90,7 +90,25 @@ def json_document(path: Path, *, name: str, inside: Path | None = None) -> tuple
     except RecursionError:
         found = "no JSON (nested too deeply)"
         raise Refused(f"{name} can't be read", [Fault(name, found, "one JSON value")]) from None
+    halved = _halved(value) if b"\\u" in text.data else None
+    if halved is not None:
+        found = f"half of a surrogate pair in {ascii(halved)[:60]}"
+        raise Refused(f"{name} can't be read", [Fault(name, found, "whole characters")])
     return value, text.notices
+
+
+def _halved(value: Any) -> str | None:
+    """The first text, key or value, that is no Unicode; None where there is none."""
+    left = [value]
+    while left:
+        some = left.pop()
+        if isinstance(some, str) and not some.isascii() and any("\ud800" <= c <= "\udfff" for c in some):
+            return some
+        if isinstance(some, dict):
+            left += [*some.values(), *some]
+        elif isinstance(some, list):
+            left += some
+    return None
 
 
 def columns_needed(table: Table, needed: tuple[str, ...], *, name: str, tool: str) -> None:

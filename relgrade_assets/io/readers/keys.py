@@ -20,7 +20,7 @@ from relgrade_assets.io.text import Missing, read_bytes
 
 KEY = "key.jsonl"
 MOST_MANIFEST_BYTES = 1 << 26
-_LINE = r'^\{"query_id":"(?:[^"\\]|\\.)*","chunk_id":"(?:[^"\\]|\\.)*","grade":-?[0-9]+\}$'
+_LINE = r'^\{"query_id":"(?:[^"\\]|\\.)*","chunk_id":"(?:[^"\\]|\\.)*","grade":(?:0|-?[1-9][0-9]*)\}$'
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
@@ -78,20 +78,30 @@ def _key(path: Path, name: str) -> Read:
     data = read_bytes(path, name=name)
     first = data[: data.find(b"\n") + 1 or 4096].decode(errors="replace").strip()
     try:
-        keys = list(json.loads(first))
-    except ValueError:
-        keys = []
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        value = None
+    keys = list(value) if isinstance(value, dict) else []
     if set(keys) - {"query_id", "chunk_id", "grade"} and {"grader", "reason", "grade"} & set(keys):
         raise _not_frozen(name, f"grades with {', '.join(keys)}", "Audit and freeze them; the key has no reasons.")
     read = collect_records(path, name=name, format="jsonl", columns=columns)
     read.faults.refuse()
     lines = pl.scan_lines(data, name="raw").select((~pl.col("raw").str.contains(_LINE)).sum()).collect().item()
+    lines = lines or data.count(b"\r") + _spelled_otherwise(data)
     pairs = read.frame.select("query_id", "chunk_id", "grade")
     ordered = pairs.unique(["query_id", "chunk_id"]).sort("query_id", "chunk_id")
     if lines or not ordered.equals(pairs) or not data.endswith(b"\n"):
         found = f"JSON Lines that are no canonical key ({lines} lines of another form)" if lines else "unsorted pairs"
         raise _not_frozen(name, found, "Take key.jsonl as it was published, or qrels.txt.")
     return Read(pairs, (*read.notices, *_as_listed(path, name, data)))
+
+
+def _spelled_otherwise(data: bytes) -> int:
+    """Lines of JSON with a backslash where the canonical key has the character itself, or another escape of it."""
+    escaped = [line for line in data.split(b"\n") if b"\\" in line] if b"\\" in data else []
+    return sum(
+        json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")).encode() != line for line in escaped
+    )
 
 
 def _as_listed(path: Path, name: str, data: bytes) -> list[Notice]:
@@ -117,7 +127,7 @@ def _as_listed(path: Path, name: str, data: bytes) -> list[Notice]:
 def _json(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return {}
 
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from relgrade_assets.errors import Notice
 from relgrade_assets.io.readers import Read
-from relgrade_assets.io.readers.columns import Columns, column_faults, split_columns
+from relgrade_assets.io.readers.columns import Columns, column_faults, other_blanks, split_columns
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd, odd_id_faults, only_nfc_equal
 from relgrade_assets.io.text import Text, read_text
@@ -101,7 +101,8 @@ def _trec(text: Text, faults: Faults) -> Columns:
 
     split = split_columns(text.data, 4, columns("c4"))
     frame = split.frame
-    if (frame["columns"] != 4).any() or frame["given"].null_count() or frame["odd"].any():
+    wrong = (frame["columns"] != 4).any() or frame["given"].null_count() or frame["odd"].any()
+    if wrong or other_blanks(text.data):
         column_faults(text.data, 4, faults, what=TREC)
         _grade_faults(frame.filter(pl.col("columns") == 4), faults)
         odd_id_faults(frame.filter(pl.col("columns") == 4), ("query_id", "chunk_id"), faults)

@@ -12,7 +12,7 @@ import polars as pl
 
 from relgrade_assets.errors import Notice
 from relgrade_assets.io.readers import Read
-from relgrade_assets.io.readers.columns import column_faults, split_columns
+from relgrade_assets.io.readers.columns import column_faults, other_blanks, split_columns
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd, odd_id_faults, only_nfc_equal
 from relgrade_assets.io.readers.matching import match_run
@@ -102,7 +102,7 @@ def _trec(path: Path, name: str, extra: bool, inside: Path | None) -> tuple[pl.D
     faults = Faults(name)
     if not frame.height:
         faults.add(1, "nothing but blank lines and comments", f"six columns: {TREC}")
-    elif frame["bad"].any() or (frame["columns"] != 6).any():
+    elif frame["bad"].any() or (frame["columns"] != 6).any() or other_blanks(text.data):
         column_faults(text.data, 6, faults, what=TREC, extra=extra)
         _value_faults(text.data, faults, extra)
     faults.refuse()

@@ -77,7 +77,7 @@ def sift_run(path: Path, *, name: str, judged: Judged | None) -> tuple[KeptRun, 
             found = _in_order(slices(), judged)
         except OutOfOrder:
             found = _out_of_order(slices(), judged)
-    except (pl.exceptions.PolarsError, OSError, OutOfOrder):
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OutOfOrder):
         return None
     if found is None:
         return None
