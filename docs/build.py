@@ -251,7 +251,7 @@ def commands() -> dict[str, Any]:
     """The command line itself under "", and each command that is shown, by name."""
     import typer
 
-    from relgrade_assets.cli.main import app
+    from relgrade_assets.cli.app import app
 
     top: Any = typer.main.get_command(app)
     context = top.make_context("relgrade", [], resilient_parsing=True)

@@ -377,8 +377,8 @@ def test_a_database_that_is_no_ledger(tmp_path: Path) -> None:
             Ledger(url)
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_database_that_goes_away(url: str, ledger: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
+def test_a_database_that_goes_away(ledger_url: str, ledger: Ledger, tmp_path: Path) -> None:
     record(ledger, rows(("q1", "c1", 1)))
     (tmp_path / "state").rename(tmp_path / "away")
     for act in (lambda: ledger.answers("demo", 1, ["a"]), lambda: record(ledger, rows(("q1", "c1", 2)))):
