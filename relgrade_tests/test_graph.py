@@ -199,7 +199,7 @@ def test_the_same_study_elsewhere_gives_the_same_bytes(walk: Walk, tmp_path: Pat
     assert graded(top).ok
     here, there = files_of(published(top)), files_of(published(walk.at["published"]))
     differing = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
-    assert differing <= {"events.jsonl", "manifest.json", "status.json"}
+    assert differing <= {"events.jsonl", "manifest.json", "status.json", "croissant.json"}
     assert manifest(top)["key"] == manifest(walk.at["published"])["key"]
 
 
@@ -315,6 +315,9 @@ def words(value: object) -> Iterator[str]:
     """Every text in a value, pictures read."""
     if isinstance(value, dg.TableMetadataValue):
         yield from words([record.data for record in value.records])
+    elif isinstance(value, dg.TableColumnLineage):
+        for column, made_from in value.deps_by_column.items():
+            yield from (column, *(f"{d.asset_key.to_user_string()}.{d.column_name}" for d in made_from))
     elif isinstance(value, dg.MetadataValue):
         yield from words(value.value)
     elif isinstance(value, dict):

@@ -40,6 +40,7 @@ JOBS = [
     _job(
         "publish",
         dg.AssetSelection.assets(
+            "grader_checks",
             "frozen_key",
             "query_measures",
             "arm_measures",
@@ -49,6 +50,6 @@ JOBS = [
             "report",
             "published_key",
         ),
-        "Freeze, measure and publish, where every gate holds.",
+        "Check the graders again, freeze, measure and publish, where every gate holds.",
     ),
 ]
