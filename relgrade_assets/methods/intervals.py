@@ -74,8 +74,8 @@ def _bca_of(whole: Floats, sums: Floats, scale: int, expanded: bool) -> Interval
 def bca_or_t(values: Sequence[Sequence[float]], *, seed: str, part: str, resamples: int = RESAMPLES) -> list[Interval]:
     """For differences in -1..1: at each end the farther of expanded BCa's and Student's t's.
 
-    BCa follows skew and Student's t heavy tails and ties, and each misses where the other holds: of differences over
-    30 queries expanded BCa alone holds the truth in 90-95%, Student's t alone in 92-96% (docs/reliability.md).
+    BCa follows skew and Student's t heavy tails and ties, and each misses where the other holds; what the two together
+    cover is in docs/reference/statistics.md.
     """
     found = []
     for column, resampled in zip(
