@@ -21,7 +21,7 @@ from command_line import LEDGER, at, expect, nothing_changes, relgrade
 from conftest import FULL
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import anchors, events, publication, signing
+from relgrade_assets.io import anchors, croissant, events, publication, signing
 from relgrade_assets.io.verifying import Checked, check_files, check_folder
 from relgrade_assets.io.verifying_study import check_study
 from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
@@ -193,9 +193,11 @@ def rewritten(files: Files, tmp: Path) -> Files:
         **files,
         "query_measures.parquet": _bytes(better, tmp),
         "measures.parquet": _bytes(means, tmp),
+        "measures.csv": publication.measures_csv(means),
         "arm_comparisons.parquet": _bytes(pairs, tmp),
         "events.jsonl": events.as_jsonl(log),
     }
+    made[croissant.NAME] = croissant.with_files(files[croissant.NAME], made)
     content = json.loads(files["manifest.json"])
     content["files"] = {n: {"bytes": len(made[n]), "sha256": digest_bytes(made[n])} for n in content["files"]}
     content["events"] = {"head": log[-1].hash, "length": len(log)}
