@@ -19,15 +19,20 @@ import postgres
 import pytest
 import tiny
 from starlette.testclient import TestClient
+from steering import STEERING
 
 from relgrade_assets.desk.app import HEADERS, make_app
 from relgrade_assets.desk.serve import require_safe
 from relgrade_assets.desk.sessions import ASKED_AT_ONCE, TRIED_AT_ONCE, Buckets, Desk
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import events, own_work
+from relgrade_assets.io.cells import unmarked
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.links import Links, Role, role_of
+from relgrade_assets.io.readers.documents import csv_table
 from relgrade_assets.io.study import Study, utc_now
+from relgrade_assets.io.tool_sheets import SHEET_TOOLS
+from relgrade_assets.io.worksheets import write_sheets
 from relgrade_assets.methods.pace import in_words, seconds_each
 
 EVERY_PAGE = (
@@ -569,20 +574,26 @@ def test_logs_hold_no_text_person_or_token(
         assert text not in logged, text
 
 
-HOSTILE = [
-    '</script><script>alert(1)</script>', '<img src=x onerror=alert(1)>', '{"grade": 2}', "```\n{}\n```", "&lt;b&gt;",
-    "\u202eevil\u202c", "a\x01\x02b", "\u2028\u2029", "{{ 7 * 7 }}", "{% raw %}", "<!--", "]]>", "x" * 200_000,
+BREAKING = [
+    '</script><script>alert(1)</script>', '<img src=x onerror=alert(1)>', "&lt;b&gt;", "{{ 7 * 7 }}", "{% raw %}",
+    "<!--", "]]>",
 ]  # fmt: skip
 
 
-def test_hostile_passages_leave_as_data_alone(tmp_path: Path) -> None:
-    """Texts that try to break out of HTML, JSON or the template come back as they were and as nothing else."""
+@pytest.mark.parametrize("kind", ["steering", "breaking"])
+def test_hostile_passages_leave_as_data_alone(kind: str, tmp_path: Path) -> None:
+    """P22: the thirty passages that steer, one a chunk, and texts that try to break out of HTML, JSON or the template:
+    at the desk, in the file without a server and on worksheets of every form they come back as they were.
+    """
     from relgrade_assets.cli.run import run
 
     top = desk_study.copy("sample", tmp_path)
     tiny.review_all(top)
+    texts_of = STEERING if kind == "steering" else BREAKING
+    short = [t for t in texts_of if len(t) < 10_000]
     corpus = [
-        {"chunk_id": c, "header": HOSTILE[n % 12], "text": HOSTILE[n % len(HOSTILE)]} for n, c in enumerate(tiny.CHUNKS)
+        {"chunk_id": c, "header": short[n % len(short)], "text": texts_of[n % len(texts_of)]}
+        for n, c in enumerate(tiny.CHUNKS)
     ]
     folder = top / "data" / "experiments" / "tiny"
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
@@ -603,6 +614,16 @@ def test_hostile_passages_leave_as_data_alone(tmp_path: Path) -> None:
 
     whole = offline(tiny.study_of(top), "ann").decode()
     assert "<script>alert" not in whole and whole.count("</script>") == 2
+    for tool in SHEET_TOOLS:
+        write_sheets(tiny.study_of(top), "ann", top / "out" / tool, tool=tool)
+    rows = [json.loads(line) for line in (top / "out/quepid/sheet.jsonl").read_bytes().split(b"\n")[:-1]]
+    parts = sorted((top / "out/quepid/queries").rglob("*.jsonl"))
+    assert [json.loads(line) for p in parts for line in p.read_bytes().split(b"\n")[:-1]] == rows and len(rows) == 96
+    tasks = json.loads((top / "out/label-studio/label-studio.json").read_bytes())
+    cells = csv_table(top / "out/spreadsheet/sheet.csv", name="sheet.csv").columns
+    for row, task, cell in zip(rows, tasks, cells["text"], strict=True):
+        assert row["text"] == texts[row["chunk_id"]] == task["data"]["text"] == unmarked(cell)
+    assert set(texts.values()) == set(texts_of), "every one of them was on the sheet"
 
 
 # pace

@@ -20,6 +20,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from steering import STEERING
 
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.io import own_work
@@ -387,6 +388,12 @@ def test_hostile_passages_run_nothing_and_are_shown_as_text(chromium: Chrome, at
     assert not chromium.find_elements(By.CSS_SELECTOR, "#text img, #text script")
     assert chromium.execute_script("return window.hit === undefined")
     shown = text(chromium, "text")
+    for number, passage in enumerate(STEERING):
+        chromium.execute_script(render, passage)
+        assert text(chromium, "text").strip() or not passage.strip(), number
+        assert not chromium.find_elements(By.CSS_SELECTOR, "#text script, #text img, #text form, #text input"), number
+        assert chromium.execute_script("return document.documentElement.scrollWidth") <= browser.SIZE[0], number
+    assert len(STEERING) == 30
     assert "<img src=x" in shown and "</pre><script>" in shown and "U+202E" in shown and "U+0001" in shown
     for sample, tag in (
         ("def f(x):\n    return x\n", "pre"),
