@@ -18,7 +18,7 @@ import requests
 
 LOADED = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
 RUNS = """{ runsOrError(limit: 100) { ... on Runs { results {
-  runId jobName status tags { key value } assets { assetKey { path } } } } } }"""
+  runId jobName status tags { key value } assets { key { path } } } } } }"""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def runs(address: str) -> list[dict[str, Any]]:
         {
             **run,
             "tags": {tag["key"]: tag["value"] for tag in run["tags"]},
-            "made": {asset["assetKey"]["path"][0] for asset in run["assets"]},
+            "made": {asset["key"]["path"][0] for asset in run["assets"]},
         }
         for run in reversed(found)
     ]

@@ -142,14 +142,31 @@ def test_a_changed_file_pools_again_what_hangs_on_it_and_makes_the_trigger_due(t
     assert tables_of(request) == list(tables)
     assert not any(TABLES[t].per_round for t in tables_of(request))
     assert request.tags[REASON].startswith("changed under the key") and request.partition_key == tiny.NAME
+    run(top, tables[0])
     (again,) = tick(top, inputs_under_key)
-    assert again.run_key == request.run_key, "the daemon starts a run key once"
+    assert again.run_key == request.run_key, "while it is at work, it is the same run: the daemon starts a key once"
     told = run(top, *tables_of(request))
     assert told.ok and set(told.made) == set(tables), told.text
     assert tick(top, inputs_under_key) == []
     rows = {r["trigger"]: r for r in study_of(top).load("staleness").to_dicts()}
     assert rows[trigger]["state"] == "due", rows
     assert tick(top, stale_keys) == [], "shown, and not acted on where the design doesn't say so"
+
+
+def test_a_change_that_is_taken_back_is_another_change(top: Path) -> None:
+    """P43: the tables are made again from what there was before."""
+    corpus = study_of(top).folder / "corpus.jsonl"
+    before = corpus.read_text()
+    keys = []
+    for n in range(2):
+        grow(7)(top)
+        (there,) = tick(top, inputs_under_key)
+        assert run(top, *tables_of(there)).ok, n
+        corpus.write_text(before)
+        (back,) = tick(top, inputs_under_key)
+        assert tables_of(back) == list(FROM_POOLS) and run(top, *tables_of(back)).ok
+        keys += [there.run_key, back.run_key]
+    assert len({keys[0], keys[1]}) == 2 and tick(top, inputs_under_key) == []
 
 
 def test_a_key_that_was_never_looked_at_is(frozen: Path, tmp_path: Path) -> None:

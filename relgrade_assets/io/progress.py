@@ -38,10 +38,11 @@ class Complete:
 
 
 def steps(study: Study) -> list[Step]:
-    """Every table in graph order with its state."""
+    """Every table in graph order with its state; `staleness` once somebody looked at it, since no run needs it."""
     found: dict[str, Step] = {}
-    for table in TABLES:
-        found[table] = _step(study, table, found)
+    for table, spec in TABLES.items():
+        if spec.group != "refresh" or study.path(table).is_file():
+            found[table] = _step(study, table, found)
     return list(found.values())
 
 
@@ -50,8 +51,6 @@ def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
         if TABLES[table].per_round and all(s.state != "refused" for s in before.values()):
             study.require_protocol_of_round()
         study.named(*_files(study, table))
-        if table == "staleness" and not any(e.kind == "frozen" for e in study.log):
-            return Step(table, "open", "after the first key is frozen")
         held_up = [i for i in TABLES[table].inputs if i in before and before[i].state != "ready"]
         owed = None if held_up else waits_for(study, table)
         closed = None if held_up else changed_since(study, table)

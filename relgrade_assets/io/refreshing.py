@@ -122,7 +122,16 @@ def changed_under_key(study: Study, tables: Sequence[str], *, anyway: str = "") 
     moved = [name for name, now in sources.items() if any(_seen(study, t, name) not in (now, None) for t in made)]
     why = [f"{name} {_seen_by(study, made, name)[:8]} -> {str(sources[name])[:8]}" for name in moved]
     reason = "changed under the key: " + ", ".join(why) if why else "how stale the key is was not looked at yet"
-    return Change(stale_ones, reason, digest([study.protocol, sources, list(stale_ones)]))
+    return Change(stale_ones, reason, _since_last_look(study, tables))
+
+
+def _since_last_look(study: Study, tables: Sequence[str]) -> str:
+    """A digest of what there is and of what the last of `tables` was made from: it stays while they are being made, so
+    that a change starts one run, and a change that is taken back is another.
+    """
+    now = {name: study.source_digest(name) for t in tables for name in TABLES[t].inputs if name in SOURCES}
+    last = study.label(tables[-1])
+    return digest([study.protocol, now, [last.protocol, last.inputs] if last else None])
 
 
 def due_now(study: Study) -> Due | None:
