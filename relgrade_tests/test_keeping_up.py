@@ -21,6 +21,7 @@ from tiny import grade_all, review_all, study_of
 from relgrade_assets.automation.jobs import REPOOLED
 from relgrade_assets.automation.refresh import REASON, inputs_under_key, monthly_staleness, open_refresh, stale_keys
 from relgrade_assets.definitions import defs
+from relgrade_assets.io.progress import steps
 from relgrade_assets.resources.studies import Studies
 from relgrade_assets.schemas import TABLES
 
@@ -51,6 +52,11 @@ def looked_at(frozen: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = copy(frozen, tmp_path_factory.mktemp("looked-at"))
     assert run(top, "staleness").ok
     return top
+
+
+def test_status_knows_every_table_once_somebody_looked(frozen: Path, looked_at: Path) -> None:
+    assert [s.table for s in steps(study_of(frozen))] == [t for t in TABLES if t != "staleness"]
+    assert [s.table for s in steps(study_of(looked_at))] == list(TABLES)
 
 
 @pytest.fixture
