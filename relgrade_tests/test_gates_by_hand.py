@@ -76,9 +76,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         copy(folders["asked"], folders[name])
         grade_all(folders[name], "ann", by=grader)
         grade_all(folders[name], "bob", by=auditor)
-        assert run(folders[name], "grades", "audit_grades", "agreement", "disagreements", "verdicts").ok == (
-            name == "graded"
-        )
+        assert run(folders[name], of="regrade").ok == (name == "graded")
     assert all(nothing_frozen(folder, name=n) for folder in folders.values() for n in (tiny.NAME, OTHER))
     return folders
 
@@ -321,7 +319,7 @@ def backfilled(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> st
 def command_line(top: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     code, said = command(top, monkeypatch, settings, "run", tiny.NAME, "--job", "publish")
     assert code in (1, 3), said
-    made_nothing = rf"{tiny.NAME}: [0-2] tables? made|Nothing was changed"  # revisions, checks of graders
+    made_nothing = rf"{tiny.NAME}: [01] tables? made|Nothing was changed"  # revisions may be made
     assert re.search(made_nothing, said), said
     return said
 

@@ -415,7 +415,7 @@ def test_one_scan_is_taken_where_lines_are_clean_and_only_there() -> None:
 
 def test_readers_import_nothing_heavy() -> None:
     modules = "runs, query_log, corpus, judgments, intents"
-    heavy = "pydantic", "pandera", "dagster", "sqlalchemy", "zstandard"
+    heavy = "pydantic", "pandera", "dagster", "sqlalchemy", "numpy", "zstandard"
     loaded = f"{{m.split('.')[0] for m in sys.modules}} & {set(heavy)}"
     code = f"import sys; from relgrade_assets.io.readers import {modules}; print({loaded} or '')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

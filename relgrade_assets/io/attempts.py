@@ -16,8 +16,8 @@ from typing import Any, Literal
 import polars as pl
 import sqlalchemy as sa
 
-from relgrade_assets.io.database import utc_text
-from relgrade_assets.io.ledger import Ledger, Whose, append_answers, attempts, prompts, storable
+from relgrade_assets.io.database import storable, utc_text
+from relgrade_assets.io.ledger import Ledger, Whose, append_answers, attempts, prompts
 
 Result = Literal["accepted", "refused", "timeout", "crashed", "interrupted", "exhausted"]
 RAW_BYTES_AT_MOST = 200_000

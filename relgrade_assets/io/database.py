@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,16 @@ def utc_text(at: datetime) -> str:
     if at.tzinfo is None:
         raise ValueError("times in the ledger have a zone")
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def storable(text: str) -> str:
+    """Raw text as every database can hold it: NUL shown as its picture, broken surrogates escaped."""
+    return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()
+
+
+def matches(table: sa.Table, values: Mapping[str, object]) -> list[sa.ColumnElement[bool]]:
+    """That each column named has its value."""
+    return [table.c[name] == value for name, value in values.items()]
 
 
 def is_there(url: str) -> bool:

@@ -19,7 +19,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io.database import Database, utc_text
+from relgrade_assets.io.database import Database, matches, storable, utc_text
 from relgrade_assets.protocol.canonical import canonical_json
 
 METADATA = sa.MetaData()
@@ -194,7 +194,7 @@ class Ledger(Database):
 
         def work(connection: sa.Connection) -> int:
             found = connection.execute(
-                sa.select(refusals.c.line, refusals.c.raw, refusals.c.reason).where(*_matches(refusals, whose))
+                sa.select(refusals.c.line, refusals.c.raw, refusals.c.reason).where(*matches(refusals, whose))
             )
             known = {tuple(row) for row in found}
             fresh = [row for row in dict.fromkeys(given) if row not in known]
@@ -353,7 +353,7 @@ def _current(
     connection: sa.Connection, whose: Mapping[str, object], query_ids: Sequence[str]
 ) -> dict[tuple[str, str], tuple[int, tuple[object, ...] | None]]:
     table = current_answers
-    wanted = sa.select(table).where(*_matches(table, whose))
+    wanted = sa.select(table).where(*matches(table, whose))
     if len(query_ids) <= _FEW:
         wanted = wanted.where(table.c.query_id.in_(query_ids))
     return {
@@ -425,12 +425,8 @@ def _check_answers(given: Sequence[Mapping[str, object]], source: str) -> None:
         raise Refused(f"Answers from {source} were not recorded", faults)
 
 
-def _matches(table: sa.Table, values: Mapping[str, object]) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == value for name, value in values.items()]
-
-
 def _latest_issued(connection: sa.Connection, whose: Mapping[str, object]) -> str | None:
-    wanted = sa.select(issued.c.sheets_digest).where(*_matches(issued, whose)).order_by(issued.c.id.desc()).limit(1)
+    wanted = sa.select(issued.c.sheets_digest).where(*matches(issued, whose)).order_by(issued.c.id.desc()).limit(1)
     found = connection.execute(wanted).scalar()
     return None if found is None else str(found)
 
@@ -440,8 +436,3 @@ def _content_digest(purpose: str, frame: pl.DataFrame) -> str:
     for row in frame.iter_rows():
         total.update(b"\n" + canonical_json(list(row)))
     return total.hexdigest()
-
-
-def storable(text: str) -> str:
-    """Raw text as every database can hold it: NUL shown as its picture, broken surrogates escaped."""
-    return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()

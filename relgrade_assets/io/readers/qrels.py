@@ -17,7 +17,6 @@ from relgrade_assets.io.readers.columns import Columns, column_faults, other_bla
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.readers.ids import odd, odd_id_faults, only_nfc_equal
 from relgrade_assets.io.text import Text, read_text
-from relgrade_assets.methods.id_words import some_equal
 
 TREC = "query id, group (0), chunk id, grade"
 BEIR = ("query-id", "corpus-id", "score")
@@ -169,6 +168,8 @@ def _beir(text: Text, faults: Faults) -> Columns:
 
 def _once(frame: pl.DataFrame, faults: Faults) -> tuple[pl.DataFrame, int]:
     """The frame with each (query, group, chunk) once and how many lines repeated one; another grade is a fault."""
+    from relgrade_assets.methods.id_words import some_equal  # brings numpy, which no other reader needs
+
     pair = ["query_id", "group", "chunk_id"]
     hashes = frame.select(pl.col("chunk_id").hash() ^ pl.col("query_id").hash(1) ^ pl.col("group").hash(2)).to_series()
     if not some_equal(hashes.to_numpy()):
