@@ -92,7 +92,7 @@ def _replay(top: Home, name: str) -> None:
         at = step.at.astimezone(UTC)
         study = open_study(top, name, clock=lambda at=at: at)  # type: ignore[misc]
         study.salt = digest(["by", study.design.seed, name, str(step.at)])
-        if step.round < study.round or _published(study) or (step is not steps[-1] and _frozen(study)):
+        if step.round < study.round or _published(study) or (step is not steps[-1] and rounds.frozen(study)):
             continue
         outcome = _do(top, study, step, at) or outcome
     if outcome is None:
@@ -106,11 +106,7 @@ def _replay(top: Home, name: str) -> None:
 def _published(study: Study) -> bool:
     """Whether the present round's key is published and current, so that nothing is left to do."""
     folder = study.home.published / study.name
-    return _frozen(study) and (folder / "manifest.json").is_file() and not study.outdated("published_key")
-
-
-def _frozen(study: Study) -> bool:
-    return any(e.kind == "frozen" and e.round == study.round for e in study.log)
+    return rounds.frozen(study) and (folder / "manifest.json").is_file() and not study.outdated("published_key")
 
 
 def _do(top: Home, study: Study, step: Step, at: datetime) -> Outcome | None:

@@ -6,7 +6,7 @@ Earlier rounds are read here as a resource: as an edge of the graph it would be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -37,8 +37,7 @@ class Carry:
     @property
     def by_round(self) -> dict[int, int]:
         """Carried pairs by the round they come from."""
-        pairs = self.frame.select("query_id", "chunk_id", "from_round").unique()
-        return dict(pairs.group_by("from_round").len().sort("from_round").iter_rows())
+        return methods.pairs_by_round(self.frame)
 
     def metadata(self) -> dict[str, object]:
         """For people who run the study; empty where the round carries nothing."""
@@ -64,11 +63,7 @@ def carried(study: Study, pools: pl.DataFrame, intents: pl.DataFrame, query_samp
     opened = events.opening(study.log, study.round)
     if not sources or opened is None:
         return NOTHING
-    contents = sheets.contents(pools, intents, query_sample, study.corpus, round=study.round)
-    asked = methods.asked(contents, takes(study, pools))
-    found = methods.carried(
-        asked, answers_of(study, sources), sources=sources, relevant_from=study.design.scale.relevant_from
-    )
+    asked, found = asked_and_carried(study, sources, pools, intents, query_sample, round=study.round)
     strata = query_sample.select("query_id", "stratum")
     again = methods.rerated(
         found,
@@ -81,14 +76,29 @@ def carried(study: Study, pools: pl.DataFrame, intents: pl.DataFrame, query_samp
     return Carry(found.join(again, on=methods.PAIR, how="anti", maintain_order="left"), pairs, again.height)
 
 
-def answers_of(study: Study, sources: list[methods.Source]) -> pl.DataFrame:
-    """The ledger's current answers of the key's graders in those rounds."""
-    return pl.concat(
-        [
-            pl.DataFrame(schema=pl.Schema(ANSWERS)),
-            *(study.ledger.answers(study.name, s.round, study.design.key_graders) for s in sources),
-        ]
+def asked_and_carried(
+    study: Study,
+    sources: Sequence[methods.Source],
+    pools: pl.DataFrame,
+    intents: pl.DataFrame,
+    query_sample: pl.DataFrame,
+    *,
+    round: int,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What `round` asks the key's graders for (carry_over.asked), and the ledger's answers of the rounds in `sources`
+    that count for it (carry_over.CARRIED).
+    """
+    contents = sheets.contents(pools, intents, query_sample, study.corpus, round=round)
+    asked = methods.asked(contents, takes(study, pools))
+    graders = study.design.key_graders
+    answers = [study.ledger.answers(study.name, s.round, graders) for s in sources]
+    found = methods.carried(
+        asked,
+        pl.concat([pl.DataFrame(schema=pl.Schema(ANSWERS)), *answers]),
+        sources=sources,
+        relevant_from=study.design.scale.relevant_from,
     )
+    return asked, found
 
 
 def earlier_grades(study: Study, grades: pl.DataFrame) -> pl.DataFrame:
@@ -101,13 +111,7 @@ def earlier_grades(study: Study, grades: pl.DataFrame) -> pl.DataFrame:
     if not sources:
         return pl.DataFrame(schema=schema_all)
     pools, intents, sample = (study.load(t) for t in ("pools", "intents", "query_sample"))
-    contents = sheets.contents(pools, intents, sample, study.corpus, round=study.round)
-    before = methods.carried(
-        methods.asked(contents, takes(study, pools)),
-        answers_of(study, sources),
-        sources=sources,
-        relevant_from=study.design.scale.relevant_from,
-    )
+    _, before = asked_and_carried(study, sources, pools, intents, sample, round=study.round)
     given = grades.filter(pl.col("from_round") == study.round)
     both = given.join(before, on=["grader", *methods.PAIR], how="inner", suffix="_before", maintain_order="left")
     return both.select(*schema, before="grade_before", before_round="from_round_before")

@@ -23,6 +23,7 @@ from relgrade_assets.io.report.store import stored_report
 from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
+from relgrade_assets.methods.carry_over import pairs_by_round
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.publication import Publication
 
@@ -123,8 +124,7 @@ def _exceptions(study: Study, grades: pl.DataFrame) -> _Exceptions:
     """P4's two exceptions, counted: pairs carried over, by the round they come from; of a limited regrade, pairs that
     were given anew (P30, P44).
     """
-    pairs = grades.select("query_id", "chunk_id", "from_round").unique()
-    counts = dict(pairs.group_by("from_round").len().iter_rows())
+    counts = pairs_by_round(grades)
     anew = counts.pop(study.round, 0)
     opened = events.opening(study.log, study.round)
     limited = opened is not None and opened.body.get("carry") == "limited"

@@ -18,7 +18,7 @@ from relgrade_assets.io import carrying, events
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.rounds import INPUTS, opening_body, same_inputs
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import carry_over, measures, sheets, staleness
+from relgrade_assets.methods import measures, staleness
 from relgrade_assets.methods.measure_names import parse
 from relgrade_assets.methods.queries import zero_shares
 from relgrade_assets.methods.staleness import Effort, Situation
@@ -167,18 +167,11 @@ def effort(study: Study, pools: pl.DataFrame, query_sample: pl.DataFrame) -> Eff
     written = read_intents(study.file(named), name=named).frame.select("query_id", "intent")
     intents = query_sample.select("query_id").join(written, on="query_id", how="left").fill_null("")
     number = study.round + 1
-    contents = sheets.contents(
-        pools, intents.with_columns(round=pl.lit(number, pl.Int64)), query_sample, study.corpus, round=number
-    )
-    asked = carry_over.asked(contents, carrying.takes(study, pools))
     body = {**opening_body(study, number, cause="", what="", by=""), "carry": "unchanged", "from": study.round}
     log = [*study.log, events.Event(study.name, 0, "", "opened", body, "", "")]
     sources = events.carried_from(log, number)
-    found = carry_over.carried(
-        asked,
-        carrying.answers_of(study, sources),
-        sources=sources,
-        relevant_from=study.design.scale.relevant_from,
+    asked, found = carrying.asked_and_carried(
+        study, sources, pools, intents.with_columns(round=pl.lit(number, pl.Int64)), query_sample, round=number
     )
     return staleness.effort_of(asked, found, query_sample.select("query_id", "stratum"))
 

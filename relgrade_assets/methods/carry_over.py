@@ -99,6 +99,12 @@ def carried(
     return named.sort("grader", *PAIR)
 
 
+def pairs_by_round(frame: pl.DataFrame) -> dict[int, int]:
+    """Pairs by the round that their grades come from, oldest first; `frame` has PAIR and from_round."""
+    pairs = frame.select(*PAIR, "from_round").unique()
+    return dict(pairs.group_by("from_round").len().sort("from_round").iter_rows())
+
+
 def rerated(
     carried: pl.DataFrame, *, percent: int, seed: str, round: int, queries: Collection[str] | None = None
 ) -> pl.DataFrame:
