@@ -7,6 +7,7 @@ The tiny experiment is `tiny`'s.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import logging
 import os
 import shutil
@@ -261,6 +262,15 @@ def nothing_frozen(top: Path, *, name: str = NAME, round_: int = 1) -> bool:
         or any(study.path(t, round_).exists() for t in AFTER_THE_GATES)
         or (study.home.published / name).exists()
     )
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """Every file under a folder and its sha256."""
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 def started(top: Path, *words: str) -> subprocess.Popen[str]:

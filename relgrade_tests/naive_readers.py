@@ -8,6 +8,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -67,6 +68,14 @@ def whole(text: str) -> int | None:
     return found if -(1 << 63) <= found < 1 << 63 else None
 
 
+def columns_of(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """TREC's lines: number, line, and its columns; without blank lines and comments."""
+    for n, line in enumerate(lines_of(text), 1):
+        cells = re.split("[ \t]+", line.strip(" \t"))
+        if not line.startswith("#") and cells != [""]:
+            yield n, line, cells
+
+
 # runs
 
 
@@ -76,10 +85,7 @@ def trec_run(data: bytes) -> Naive:
     text = text_of(data)
     if text is None:
         return Naive(whole="no text")
-    for n, line in enumerate(lines_of(text), 1):
-        cells = re.split("[ \t]+", line.strip(" \t"))
-        if line.startswith("#") or cells == [""]:
-            continue
+    for n, line, cells in columns_of(text):
         score = finite(cells[4]) if len(cells) == 6 else None
         if score is None or re.search("[\r\v\f]", line) or odd_id(cells[0]) or odd_id(cells[2]):
             out.bad.add(n)
@@ -174,10 +180,7 @@ def trec_qrels(data: bytes) -> Naive:
     text = text_of(data)
     if text is None:
         return Naive(whole="no text")
-    for n, line in enumerate(lines_of(text), 1):
-        cells = re.split("[ \t]+", line.strip(" \t"))
-        if line.startswith("#") or cells == [""]:
-            continue
+    for n, line, cells in columns_of(text):
         grade = whole(cells[3]) if len(cells) == 4 else None
         if grade is None or re.search("[\r\v\f]", line) or odd_id(cells[0]) or odd_id(cells[2]):
             out.bad.add(n)

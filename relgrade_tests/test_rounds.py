@@ -4,7 +4,6 @@ each asks graders for, what it says of where grades come from, and that the old 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import tiny
-from driving import Told, copy, rewrite, run
+from driving import Told, copy, files_of, rewrite, run
 from tiny import grade_all, review_all, study_of, truth
 
 from relgrade_assets.errors import Refused
@@ -28,14 +27,6 @@ PAIR = ["query_id", "chunk_id"]
 def swapped(query: str, chunk: str) -> int:
     """A grader who takes 1 for 2 and 2 for 1, and knows what is not relevant."""
     return {0: 0, 1: 2, 2: 1}[truth(query, chunk)]
-
-
-def files_of(folder: Path) -> dict[str, str]:
-    return {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-    }
 
 
 def old_key(top: Path) -> dict[str, str]:
