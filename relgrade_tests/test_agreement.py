@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.methods.agreement import _kappas as kappas
-from relgrade_assets.methods.agreement import _squares as squares
 from relgrade_assets.methods.agreement import (
+    BLOCK,
     binary,
     cohen_kappa,
     confusion,
@@ -27,6 +26,8 @@ from relgrade_assets.methods.agreement import (
     table,
     weighted_kappa,
 )
+from relgrade_assets.methods.agreement import _kappas as kappas
+from relgrade_assets.methods.agreement import _squares as squares
 from relgrade_assets.methods.alpha import alpha, alpha_of_counts
 from relgrade_assets.methods.resampling import draws, generator, quantile
 
@@ -302,6 +303,20 @@ def test_columns_are_the_schemas() -> None:
 
     Agreement.validate(made(study(6, 4)))
     assert not math.isnan(made(study(6, 4))["value"].drop_nulls().sum())
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 2, 5], [-1, 0, 1], list(range(15)), list(range(16)), [0, 99]])
+@pytest.mark.parametrize("n", [1, 2, 999, 2 * BLOCK + 1])
+def test_counts_at_every_width_and_length_against_sklearn(labels: list[int], n: int) -> None:
+    """P27: and a grade off the scale is seen wherever it stands."""
+    draw = np.random.default_rng(n)
+    a, b = (draw.choice(labels, n) for _ in range(2))
+    found = pair_counts(pl.Series(a), pl.Series(b), labels)
+    assert found is not None and (found == confusion_matrix(a, b, labels=labels)).all()
+    for off in {max(labels) + 1, min(labels) - 1, min(labels) + 256, 3, 2**62, -(2**62)} - set(labels):
+        b[draw.integers(n)] = off
+        assert pair_counts(pl.Series(a), pl.Series(b), labels) is None
+        assert pair_counts(pl.Series(b), pl.Series(a), labels) is None
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 2, 5], [-1, 0, 1]])

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relgrade_assets.errors import Refused
+from relgrade_assets.io.readers import sieve
 from relgrade_assets.io.readers.runs import read_run
 from relgrade_assets.io.readers.sieve import WINDOW, sift_run
 from relgrade_assets.methods.hits import Hits, judged_hits
@@ -140,6 +141,22 @@ def test_parquet_against_the_reader_that_explains(tmp_path: Path, seed, odd, shu
         agree(tmp_path / "a.parquet")
     except Refused as refused:
         raise AssertionError(lines) from refused
+
+
+@pytest.mark.parametrize("batch", [1, 40, 10**6])
+def test_parquet_in_batches_that_end_inside_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(sieve, "BATCH", batch)
+    queries = [f"q{i}" for i in range(30) for _ in range(1 + 29 * i % 67)]
+    frame = pl.DataFrame({"query_id": queries}).with_columns(
+        chunk_id=pl.format("c{}", pl.int_range(pl.len()).over("query_id")),
+        score=-pl.int_range(pl.len()).cast(pl.Float64).over("query_id"),
+    )
+    frame.write_parquet(tmp_path / "a.parquet", row_group_size=50)
+    slices = list(sieve._parquet(tmp_path / "a.parquet"))
+    assert (len(slices) > 3) == (batch < frame.height)
+    assert agree(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize(

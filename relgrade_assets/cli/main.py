@@ -4,6 +4,7 @@ are app.py's."""
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from relgrade_assets.cli.terminal import told_to_people
@@ -22,6 +23,8 @@ def _plainly(words: list[str]) -> bool:
     """Run `relgrade score`, where its words are plain; False where the library must read them."""
     if words[:1] != ["score"]:
         return False
+    # Scoring multiplies no large matrices: numpy need not start threads for them, which takes as long again.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # loading makes no garbage, and looking for it takes a tenth of the start
     from relgrade_assets.cli.plain_call import plain_arguments
     from relgrade_assets.cli.score import score

@@ -22,6 +22,7 @@ PAD = 8
 """Bytes to spare that a buffer needs before its first and behind its last id."""
 LONGEST = 256
 """Bytes of an id that is taken here."""
+_FIRST = np.array([0xFFFFFFFFFFFFFFFF >> max(0, 64 - 8 * n) for n in range(LONGEST + 1)], dtype=np.uint64)
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
 _SHIFT = np.uint64(29)
 ROUNDS = 20
@@ -39,6 +40,10 @@ class Ids:
     def take(self, rows: Ints | Flags) -> Ids:
         """The ids of some rows."""
         return Ids(tuple(word[rows] for word in self.words))
+
+    def repeated(self, times: Ints) -> Ids:
+        """Each id that many times in a row."""
+        return Ids(tuple(np.repeat(word, times) for word in self.words))
 
     def text(self) -> npt.NDArray[np.bytes_]:
         """The ids as byte strings."""
@@ -101,10 +106,7 @@ def loads_of(data: Bytes) -> Words:
 
 def _first_bytes(words: Words, count: Ints) -> Words:
     """The first `count` bytes of each word (all, where it has more), zeros behind them."""
-    spare = np.maximum(64 - 8 * count, 0)
-    if spare.min() == spare.max():
-        spare = spare[:1]
-    kept: Words = words & (np.uint64(0xFFFFFFFFFFFFFFFF) >> spare.view(np.uint64))
+    kept: Words = words & _FIRST[count]
     return kept
 
 
@@ -142,7 +144,8 @@ def some_equal(hashes: Words) -> bool:
         if (left[held[lost]] == left[lost]).any():
             return True
         left = left[lost]
-    return len(np.unique(left)) < len(left)
+    left = np.sort(left)
+    return bool((left[1:] == left[:-1]).any())
 
 
 def numbered(ids: Ids) -> tuple[Ints, Ints]:

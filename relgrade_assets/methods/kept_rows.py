@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from relgrade_assets.methods.hits import Flags, Floats, Hits, Ints, ints, places
+from relgrade_assets.methods.hits import Flags, Floats, Hits, Ints, column_of, ints, places
 from relgrade_assets.methods.id_words import PAD, Ids, Words, ids_at, joined, numbered, pair_hashes, some_equal
 
 
@@ -141,9 +141,15 @@ def sift(rows: Rows, judged: Judged) -> Sifted | None:
     found, which = hits
     place, tied = _re_ranked(rows.chunks, tie, found)
     rank = place - first[np.searchsorted(first, found, side="right") - 1] + 1
-    zero = 0 if rows.given is None else len(np.unique(np.searchsorted(first, np.flatnonzero(rows.given == 0), "right")))
+    zero = 0 if rows.given is None else _queries_of(np.flatnonzero(rows.given == 0), first)
     lengths = np.diff(np.append(first, n))
     return Sifted(queries, lengths, which, rank, tied, zero, float(score.min()), float(score.max()))
+
+
+def _queries_of(rows: Ints, first: Ints) -> int:
+    """How many queries, which begin at `first`, have one of the rows, which are sorted."""
+    query = np.searchsorted(first, rows, side="right")
+    return int(np.count_nonzero(query[1:] != query[:-1])) + min(len(query), 1)
 
 
 def kept(parts: Sequence[Sifted], judged: Judged) -> KeptRun | None:
@@ -157,11 +163,11 @@ def kept(parts: Sequence[Sifted], judged: Judged) -> KeptRun | None:
     rows = int(lengths.sum())
     if rows > 1 and min(part.low for part in parts) == max(part.high for part in parts):
         return None
-    which = np.concatenate([part.judged for part in parts])
-    ranks = pl.Series("rank", np.concatenate([part.rank for part in parts]), dtype=pl.Int64)
+    which = column_of(np.concatenate([part.judged for part in parts]))
+    ranks = column_of(np.concatenate([part.rank for part in parts]), "rank")
     frame = judged.frame.select("query_id", "grade")[which].with_columns(ranks)
     tied, zero = sum(part.tied for part in parts), sum(part.from_zero for part in parts)
-    return KeptRun(frame, pl.DataFrame({"query_id": names, "retrieved": lengths}), rows, tied, zero)
+    return KeptRun(frame, pl.DataFrame([names, column_of(lengths, "retrieved")]), rows, tied, zero)
 
 
 def rank_order(rows: Rows) -> tuple[Ints, Ints] | None:
@@ -215,7 +221,7 @@ def column_ids(column: pl.Series, *, plain: bool = False) -> Ids | None:
     length = ints(column.str.len_bytes().fill_null(0))
     if not length.all():
         return None
-    data = np.frombuffer(bytes(PAD) + column.str.join("").item().encode() + bytes(PAD), dtype=np.uint8)
+    data = np.frombuffer(bytes(PAD) + column.str.join("").cast(pl.Binary).item() + bytes(PAD), dtype=np.uint8)
     start = np.cumsum(length) - length + PAD
     if plain:
         first = data[start]

@@ -14,7 +14,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.methods.formulas import judged_share, values
-from relgrade_assets.methods.hits import Floats, Hits, judged_hits, pool_of
+from relgrade_assets.methods.hits import Floats, Hits, column_of, judged_hits, pool_of
 from relgrade_assets.methods.id_words import some_equal
 from relgrade_assets.methods.measure_names import Gain, parse_all
 
@@ -79,18 +79,18 @@ def score(
     for i, (_, measure) in enumerate(named):
         value[:, i] = values(hits, pool, measure, rel=relevant_from, gain=gain, top_grade=top)
         judged[:, i] = judged_share(hits, measure.cutoff, empty=1.0)
+    arm = np.repeat(np.arange(len(hits.arms)), len(hits.queries) * width)
+    query = np.tile(np.repeat(np.arange(len(hits.queries)), width), len(hits.arms))
     return pl.DataFrame(
         {
-            "arm": pl.Series(hits.arms, dtype=pl.String).gather(
-                np.repeat(np.arange(len(hits.arms)), len(hits.queries) * width)
+            "arm": pl.Series(hits.arms, dtype=pl.String).gather(column_of(arm)),
+            "query_id": pl.Series(hits.queries, dtype=pl.String).gather(column_of(query)),
+            "measure": pl.Series([name for name, _ in named], dtype=pl.String).gather(
+                column_of(np.tile(np.arange(width), cells))
             ),
-            "query_id": pl.Series(hits.queries, dtype=pl.String).gather(
-                np.tile(np.repeat(np.arange(len(hits.queries)), width), len(hits.arms))
-            ),
-            "measure": pl.Series([name for name, _ in named], dtype=pl.String).gather(np.tile(np.arange(width), cells)),
-            "value": pl.Series(value.ravel(), dtype=pl.Float64).fill_nan(None),
-            "judged": pl.Series(judged.ravel(), dtype=pl.Float64),
-            "retrieved": np.repeat(hits.retrieved > 0, width),
+            "value": column_of(value.ravel()).fill_nan(None),
+            "judged": column_of(judged.ravel()),
+            "retrieved": column_of(np.repeat(hits.retrieved, width)) > 0,
         }
     )
 

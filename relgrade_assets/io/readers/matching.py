@@ -14,6 +14,7 @@ from relgrade_assets.io.readers.faults import shown
 FOREIGN_CHUNKS_AT_MOST = 0.01
 """Share of an arm's results whose chunk the corpus doesn't have, above which the run is refused."""
 LISTED = 10
+NO_PAIRS = pl.DataFrame(schema={"id": pl.String, "id_set": pl.String})
 
 
 def match_run(
@@ -39,7 +40,7 @@ def match_run(
     foreign = there.filter(~there.is_in(wanted.implode()))
     matched = there.len() - foreign.len()
     absent = wanted.filter(~wanted.is_in(there.implode())).sort()
-    zeros = _leading_zeros(foreign, absent)
+    zeros = _leading_zeros(foreign, absent) if foreign.len() and absent.len() else NO_PAIRS
     if not matched:
         what = f"{name} answers none of the set's {wanted.len()} queries, for arm {arm}"
         raise Refused(what, [_nothing_matches(name, foreign, wanted, zeros)])
@@ -58,10 +59,10 @@ def match_run(
         outside = ~kept["chunk_id"].is_in(corpus_ids.unique().implode())
         notices += _foreign_chunks(kept.filter(outside), kept.height, name)
         kept = kept.filter(~outside)
-    left = wanted.filter(~wanted.is_in(kept["query_id"].unique().implode())).sort()
-    if left.len():
+        absent = wanted.filter(~wanted.is_in(kept["query_id"].unique().implode())).sort()
+    if absent.len():
         notices.append(
-            Notice("queries_missing", left.len(), f"{name}: queries without a result, which score 0: {_some(left)}")
+            Notice("queries_missing", absent.len(), f"{name}: queries without a result, which score 0: {_some(absent)}")
         )
     frame = kept.sort("query_id", "rank").select(
         pl.lit(arm).alias("arm"),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -131,10 +131,14 @@ def _sift_some(rows: Rows, which: Ints, judged: Judged) -> Sifted | None:
 def _all(works: Iterator[Callable[[], T | None]]) -> list[T] | None:
     """What each gives, in order, a thread a core; None as soon as one gives None."""
     done: list[T] = []
+    ahead = list(islice(works, 2))
+    if len(ahead) < 2:  # a small file is not worth a thread
+        done = [result for result in (work() for work in ahead) if result is not None]
+        return done if len(done) == len(ahead) else None
     waiting: deque[Future[T | None]] = deque()
     with ThreadPoolExecutor(THREADS) as pool:
         try:
-            for work in works:
+            for work in chain(ahead, works):
                 waiting.append(pool.submit(work))
                 # One waits for each that is at work, so that little is read ahead.
                 if len(waiting) > 2 * THREADS and not _took(waiting, done):
@@ -218,22 +222,26 @@ def _parquet(path: Path) -> Iterator[Slice]:
         return
     rest = scan.select(*plain, *(["rank"] if rank else [])).clear().collect()
     for batch in scan.select(rest.columns).collect_batches(maintain_order=True):
-        frame = pl.concat([rest, batch], rechunk=True)
-        other = frame["query_id"].ne_missing(frame["query_id"][-1]).arg_true() if frame.height else []
-        cut = int(other[-1]) + 1 if len(other) else 0
-        if cut >= BATCH:
-            yield partial(_parquet_rows, frame[:cut])
-        rest = frame[cut:] if cut >= BATCH else frame
+        # Up to where the last query of the batch begins; one that fills it whole waits for what follows.
+        blocks = batch["query_id"].rle().struct.field("len")
+        cut = batch.height - blocks[-1] if batch.height else 0
+        if cut and rest.height + cut >= BATCH:
+            yield partial(_parquet_rows, pl.concat([rest, batch[:cut]]))
+            rest = batch[cut:]
+        else:
+            rest = pl.concat([rest, batch])
     if rest.height:
         yield partial(_parquet_rows, rest)
 
 
 def _parquet_rows(frame: pl.DataFrame) -> tuple[Rows, int] | None:
     ranks = frame["rank"].cast(pl.Int64) if "rank" in frame.columns else None
-    queries, chunks = (column_ids(frame[column], plain=True) for column in ("query_id", "chunk_id"))
-    if queries is None or chunks is None or frame["score"].null_count() or (ranks is not None and ranks.null_count()):
+    blocks = frame["query_id"].rle().struct.unnest()
+    names, chunks = column_ids(blocks["value"], plain=True), column_ids(frame["chunk_id"], plain=True)
+    if names is None or chunks is None or frame["score"].null_count() or (ranks is not None and ranks.null_count()):
         return None
     given = None if ranks is None else ints(ranks)
     if given is not None and given.min() < 0:
         return None
+    queries = names.repeated(ints(blocks["len"]))
     return Rows(queries, chunks, frame["score"].to_numpy(), given), 0

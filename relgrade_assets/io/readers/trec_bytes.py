@@ -19,7 +19,7 @@ from relgrade_assets.methods.kept_rows import Rows
 
 COLUMNS = 6
 RANK_DIGITS = 8
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LAST = np.array([(0xFFFFFFFFFFFFFFFF << max(0, 64 - 8 * n)) & 0xFFFFFFFFFFFFFFFF for n in range(17)], dtype=np.uint64)
 _ZEROS, _ONES, _TOPS = (np.uint64(0x0101010101010101 * b) for b in (0x30, 0x01, 0x80))
 _DOT, _BYTE = np.uint64(ord(".") ^ ord("0")), np.uint64(0xFF)
 _NINES = np.uint64(0x7676767676767676)
@@ -119,9 +119,8 @@ def _floats(lines: bytes, blank: str) -> Floats | None:
 
 
 def _keep_last(words: Words, count: Ints) -> Words:
-    """The last `count` bytes of each word (1 to 8; all, where it is more), zeros before them."""
-    spare = np.maximum(64 - 8 * count, 0)
-    kept: Words = words & (_ALL << spare.view(np.uint64))
+    """The last `count` bytes of each word (up to 16; all from 8 on), zeros before them."""
+    kept: Words = words & _LAST[count]
     return kept
 
 
