@@ -4,6 +4,7 @@ P23, P35).
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 import re
@@ -19,15 +20,21 @@ import postgres
 import pytest
 import tiny
 from starlette.testclient import TestClient
+from steering import STEERING
 
 from relgrade_assets.desk.app import HEADERS, make_app
 from relgrade_assets.desk.serve import require_safe
 from relgrade_assets.desk.sessions import ASKED_AT_ONCE, TRIED_AT_ONCE, Buckets, Desk
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import events, own_work
+from relgrade_assets.io.cells import legible, short_enough, unmarked
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.links import Links, Role, role_of
+from relgrade_assets.io.readers.documents import csv_table
+from relgrade_assets.io.returns import collect
 from relgrade_assets.io.study import Study, utc_now
+from relgrade_assets.io.tool_sheets import SHEET_TOOLS
+from relgrade_assets.io.worksheets import write_sheets
 from relgrade_assets.methods.pace import in_words, seconds_each
 
 EVERY_PAGE = (
@@ -569,40 +576,81 @@ def test_logs_hold_no_text_person_or_token(
         assert text not in logged, text
 
 
-HOSTILE = [
-    '</script><script>alert(1)</script>', '<img src=x onerror=alert(1)>', '{"grade": 2}', "```\n{}\n```", "&lt;b&gt;",
-    "\u202eevil\u202c", "a\x01\x02b", "\u2028\u2029", "{{ 7 * 7 }}", "{% raw %}", "<!--", "]]>", "x" * 200_000,
+BREAKING = [
+    '</script><script>alert(1)</script>', '<img src=x onerror=alert(1)>', "&lt;b&gt;", "{{ 7 * 7 }}", "{% raw %}",
+    "<!--", "]]>",
 ]  # fmt: skip
 
 
 def test_hostile_passages_leave_as_data_alone(tmp_path: Path) -> None:
-    """Texts that try to break out of HTML, JSON or the template come back as they were and as nothing else."""
+    """P22: the thirty passages that steer, one a chunk, and texts that try to break out of HTML, JSON or the template:
+    at the desk, in the file without a server and on worksheets of every form they come back as they were, or as a
+    spreadsheet can hold them; and the answers to each are taken from that spreadsheet and from P19 rows.
+    """
     from relgrade_assets.cli.run import run
 
     top = desk_study.copy("sample", tmp_path)
     tiny.review_all(top)
+    headers = [BREAKING[n % len(BREAKING)] + text[:1000] for n, text in enumerate(STEERING)]
     corpus = [
-        {"chunk_id": c, "header": HOSTILE[n % 12], "text": HOSTILE[n % len(HOSTILE)]} for n, c in enumerate(tiny.CHUNKS)
+        {"chunk_id": chunk, "header": header, "text": text}
+        for chunk, header, text in zip(tiny.CHUNKS, headers, STEERING, strict=True)
     ]
     folder = top / "data" / "experiments" / "tiny"
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
     (folder / "rubric.md").write_text("# R\n\n</script><script>alert(2)</script>\n")
+    for arm in ("old", "new"):  # so that every chunk is in a pool
+        lines = [line.split(" ") for line in (folder / "runs" / f"{arm}.trec").read_text().splitlines()]
+        query = {i: tiny.number(q) for q, i in tiny.query_ids().items()}
+        moved = [[q, z, tiny.CHUNKS[(tiny.number(c) - 1 + query[q]) % 30], *rest] for q, z, c, *rest in lines]
+        (folder / "runs" / f"{arm}.trec").write_text("".join(" ".join(line) + "\n" for line in moved))
     tables = ["queries", "query_sample", "intents", "runs", "contributions", "pools", "audit_selection"]
     tables += ["audit_sample", "sheets"]
     assert run(tiny.home_of(top), "tiny", tables=tables).ok
     ann = Person(Desk(tiny.home_of(top), url="http://127.0.0.1"), "ann")
     page = ann.get("grade").text
     assert "<script>alert" not in page and ann.data()["rubric"].endswith("</script><script>alert(2)</script>\n")
-    texts = {c["chunk_id"]: c["text"] for c in corpus}
+    texts = {c["chunk_id"]: (c["header"], c["text"]) for c in corpus}
     for start in range(0, 96, 48):
         answer = ann.get(f"rows?from={start}&n=48")
         assert answer.headers["content-type"] == "application/json"
         for row in answer.json()["rows"]:
-            assert row["text"] == texts[row["chunk_id"]]
+            assert (row["header"], row["text"]) == texts[row["chunk_id"]]
     from relgrade_assets.desk.offline import page as offline
 
     whole = offline(tiny.study_of(top), "ann").decode()
     assert "<script>alert" not in whole and whole.count("</script>") == 2
+    for tool in SHEET_TOOLS:
+        write_sheets(tiny.study_of(top), "ann", top / "out" / tool, tool=tool)
+    rows = [json.loads(line) for line in (top / "out/quepid/sheet.jsonl").read_bytes().split(b"\n")[:-1]]
+    parts = sorted((top / "out/quepid/queries").rglob("*.jsonl"))
+    assert [json.loads(line) for p in parts for line in p.read_bytes().split(b"\n")[:-1]] == rows and len(rows) == 96
+    tasks = json.loads((top / "out/label-studio/label-studio.json").read_bytes())
+    cells = csv_table(top / "out/spreadsheet/sheet.csv", name="sheet.csv").columns
+    for n, (row, task) in enumerate(zip(rows, tasks, strict=True)):
+        assert (row["header"], row["text"]) == texts[row["chunk_id"]]
+        for column in ("header", "text"):
+            assert task["data"][column] == legible(row[column])
+            assert unmarked(cells[column][n]) == short_enough(row[column], "sheet.jsonl")
+    assert {row["text"] for row in rows} == set(STEERING), "every one of them was on the sheet"
+    assert _graded_in(top, top / "out/spreadsheet/sheet.csv") == (96, 0, 0, 0)
+    hand_in = top / "answers.jsonl"
+    hand_in.write_text("".join(json.dumps(tiny.answer(row, lambda q, c: 1)) + "\n" for row in rows))
+    taken = collect(tiny.study_of(top), "ann", hand_in, name="answers.jsonl")
+    assert (taken.new, taken.changed, taken.same, taken.rows_refused) == (0, 96, 0, 0)
+
+
+def _graded_in(top: Path, sheet: Path) -> tuple[int, int, int, int]:
+    """Fill in a spreadsheet as Python's csv reads and writes it, and collect it: rows new, changed, same, refused."""
+    with sheet.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    at = {name: header.index(name) for name in ("grade", "notes")}
+    for row in rows:
+        row[at["grade"]], row[at["notes"]] = "2", "says so"
+    with sheet.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    taken = collect(tiny.study_of(top), "ann", sheet, name="sheet.csv", form="spreadsheet")
+    return taken.new, taken.changed, taken.same, taken.rows_refused
 
 
 # pace

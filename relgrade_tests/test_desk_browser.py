@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from steering import STEERING
 
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.io import own_work
@@ -376,6 +377,31 @@ def test_the_sheet_as_a_file_without_a_server(chromium: Chrome, at: At, tmp_path
     assert browser.violations(chromium) == [] and errors(chromium) == []
 
 
+def test_the_sheet_as_a_file_shows_what_steers_as_text(
+    chromium: Chrome, at: At, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P22: the thirty passages in the file, one after another by key: each is shown, none runs, widens or adds a
+    thing.
+    """
+    from relgrade_assets.desk.offline import page
+
+    study = tiny.study_of(at.top)
+    sheet = own_work.own_sheet(study, "ann")
+    hostile = sheet.rows.head(30).with_columns(text=pl.Series(STEERING), header=pl.Series([s[:300] for s in STEERING]))
+    monkeypatch.setattr(own_work, "own_sheet", lambda *_: replace(sheet, rows=hostile))
+    (tmp_path / "sheet.html").write_bytes(page(study, "ann"))
+    chromium.get((tmp_path / "sheet.html").as_uri())
+    ready(chromium)
+    for number, passage in enumerate(STEERING):
+        assert f"{number + 1} of 30" in text(chromium, "where")
+        assert text(chromium, "text").strip() or not passage.strip(), number
+        assert not chromium.find_elements(By.CSS_SELECTOR, "#text script, #text img, #text form, #text input"), number
+        assert chromium.execute_script("return document.documentElement.scrollWidth") <= browser.SIZE[0], number
+        grade(chromium, "1") if number < 29 else press(chromium, "1", "says so", Keys.ENTER)
+    until(lambda: "30 of 30 done" in text(chromium, "said"), "all are graded")
+    assert errors(chromium) == []
+
+
 def test_hostile_passages_run_nothing_and_are_shown_as_text(chromium: Chrome, at: At) -> None:
     """What would turn, hide or run is shown by its number or as it stands."""
     at.enter(chromium, "ann", path="/e/tiny/grade")
@@ -387,6 +413,12 @@ def test_hostile_passages_run_nothing_and_are_shown_as_text(chromium: Chrome, at
     assert not chromium.find_elements(By.CSS_SELECTOR, "#text img, #text script")
     assert chromium.execute_script("return window.hit === undefined")
     shown = text(chromium, "text")
+    for number, passage in enumerate(STEERING):
+        chromium.execute_script(render, passage)
+        assert text(chromium, "text").strip() or not passage.strip(), number
+        assert not chromium.find_elements(By.CSS_SELECTOR, "#text script, #text img, #text form, #text input"), number
+        assert chromium.execute_script("return document.documentElement.scrollWidth") <= browser.SIZE[0], number
+    assert len(STEERING) == 30
     assert "<img src=x" in shown and "</pre><script>" in shown and "U+202E" in shown and "U+0001" in shown
     for sample, tag in (
         ("def f(x):\n    return x\n", "pre"),

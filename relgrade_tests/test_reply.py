@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from steering import STEERING
 
 from relgrade_assets.methods.reply import NotTheRows, Row, read_reply
 
@@ -106,3 +107,23 @@ def test_a_reply_with_something_put_in_is_refused_or_reads_the_same_ids(at: int,
     except NotTheRows:
         return
     assert [row.chunk_id for row in found] == ["a", "b"]
+
+
+@pytest.mark.parametrize("number", range(len(STEERING)))
+def test_what_steers_a_reply_makes_no_row_of_its_own(number: int) -> None:
+    """P20, P22: a grader that was taken in repeats the passage before, between or after its rows, as a chunk's id, or
+    inside a reason: refused whole, or a reason that reads as it was written, and never another row or grade.
+    """
+    bad = STEERING[number]
+    blank = not bad.strip(" \t\r\n")
+    for text in (f"{bad}\n{lines(A, B)}", f"{lines(A)}\n{bad}\n{lines(B)}", f"{lines(A, B)}\n{bad}"):
+        if not blank:
+            with pytest.raises(NotTheRows):
+                read(text)
+    with pytest.raises(NotTheRows):
+        read(lines(A, {**B, "chunk_id": bad}))
+    try:
+        found = read(lines({**A, "reason": bad}, B))
+    except NotTheRows:
+        return
+    assert [(r.chunk_id, r.reason, r.grade) for r in found] == [("a", bad, 2), ("b", "says nothing", 0)]

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.io.cells import legible
 from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.io.readers.imported import RAW, Raw, grade_rows, of_judge, parse_map
 from relgrade_assets.io.readers.judgments import GradeRows
@@ -110,8 +111,8 @@ def _with_ids(frame: pl.DataFrame, queries: pl.DataFrame) -> tuple[pl.DataFrame,
 
     Raises Refused where a text stands for several queries of the sheet.
     """
-    texts = queries.select(found="query_id", text=normalised(pl.col("query")))
-    given = frame.with_columns(text=normalised(pl.col("query")))
+    texts = queries.select(found="query_id", text=_text())
+    given = frame.with_columns(text=_text())
     by_text = given.filter(pl.col("query_id").is_null()).select("text")
     twice = texts.filter(pl.col("text").is_duplicated()).join(by_text, on="text", how="semi").sort("text", "found")
     if twice.height:
@@ -121,7 +122,7 @@ def _with_ids(frame: pl.DataFrame, queries: pl.DataFrame) -> tuple[pl.DataFrame,
         ]
         raise Refused("Queries can't be told apart by their text", faults)
     by_id = given.filter(pl.col("query_id").is_not_null()).join(
-        queries.select("query_id", own=normalised(pl.col("query"))), on="query_id", how="left", maintain_order="left"
+        queries.select("query_id", own=_text()), on="query_id", how="left", maintain_order="left"
     )
     other = by_id.filter((pl.col("text") != pl.col("own")).fill_null(False))
     faults_of = [
@@ -141,6 +142,11 @@ def _with_ids(frame: pl.DataFrame, queries: pl.DataFrame) -> tuple[pl.DataFrame,
     matched = given.filter(pl.col("query_id").is_null()).join(unique, on="text", how="left", maintain_order="left")
     kept = by_id.join(other, on="line", how="anti", maintain_order="left").select(list(RAW))
     return pl.concat([kept, matched.with_columns(query_id="found").select(list(RAW))]).sort("line"), faults_of
+
+
+def _text() -> pl.Expr:
+    """P7's text of a query, as a file for the tool holds it."""
+    return normalised(pl.col("query").map_elements(legible, return_dtype=pl.String))
 
 
 def _on_sheet(frame: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

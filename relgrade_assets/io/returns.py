@@ -13,6 +13,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.binding import require_own, require_unlike
+from relgrade_assets.io.cells import legible
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.imports import Asked, Tool, read_tool
 from relgrade_assets.io.readers.intents import read_reviews
@@ -233,7 +234,7 @@ def take_reviews(study: Study, path: Path, *, name: str, reviewer: str) -> Taken
         where = f"{name}, query {query}"
         if query not in present:
             bad.append(Fault(where, "a query without an intent in the sample", "a sampled query"))
-        elif row["intent"] is not None and row["intent"] != present[query][0]:
+        elif row["intent"] is not None and legible(row["intent"]) != legible(present[query][0]):
             bad.append(
                 Fault(
                     where, "a review of another wording", "the intent as it stands now", "Write the review sheet again."

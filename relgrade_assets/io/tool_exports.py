@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from relgrade_assets.io.cells import BLANK, csv_bytes
-from relgrade_assets.io.tool_sheets import refuse_for_csv
+from relgrade_assets.io.tool_sheets import refuse_ids
 
 FILES: dict[str, str] = {
     "opensearch": "opensearch_judgments.json",
@@ -76,7 +76,7 @@ def opensearch_json(key: pl.DataFrame, queries: pl.DataFrame, *, name: str, desc
 def quepid_ratings(key: pl.DataFrame, queries: pl.DataFrame) -> bytes:
     """Quepid's ratings of a case: query, docid, rating."""
     rows = _with_text(key, queries).select("query", "chunk_id", pl.col("grade").cast(pl.String))
-    refuse_for_csv(rows.to_dicts(), FILES["quepid-ratings"], BLANK, ("chunk_id",))
+    refuse_ids(rows.to_dicts(), FILES["quepid-ratings"], BLANK, ("chunk_id",))
     return csv_bytes(("query", "docid", "rating"), rows.iter_rows(), mark=BLANK)
 
 
@@ -91,7 +91,7 @@ def quepid_book(grades: pl.DataFrame, queries: pl.DataFrame, names: Mapping[str,
     who = [p for p in dict.fromkeys(names.values()) if p in set(given["grader"])]
     cells = {(q, c, g): str(grade) for q, c, g, grade in given.select(*_PAIR, "grader", "grade").iter_rows()}
     pairs = _with_text(given.select(_PAIR).unique().sort(_PAIR), queries)
-    refuse_for_csv(pairs.to_dicts(), FILES["quepid-book"], BLANK, ("chunk_id",))
+    refuse_ids(pairs.to_dicts(), FILES["quepid-book"], BLANK, ("chunk_id",))
     rows = (
         [query, chunk_id, *(cells.get((query_id, chunk_id, g), "") for g in who)]
         for query_id, chunk_id, query in pairs.select(*_PAIR, "query").iter_rows()

@@ -1,7 +1,8 @@
 """A grader's blind sheet in the form of another tool (P18, P25): a spreadsheet, Label Studio's tasks, Quepid's ratings.
 
 The same rows in the same order as the sheet's own file, and nothing more but the sheet's token, where the form has a
-place for it. Reading the answers back is `imports`'.
+place for it. Control characters are written out, since neither CSV nor Label Studio's database holds them all. Reading
+the answers back is `imports`'.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io.cells import APOSTROPHE, BLANK, csv_bytes
+from relgrade_assets.io.cells import APOSTROPHE, BLANK, csv_bytes, legible, short_enough
 from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.methods.normalise import normalised
 from relgrade_assets.methods.sheets import BLIND
@@ -22,6 +23,8 @@ from relgrade_assets.protocol.scale import Scale
 
 SheetTool = Literal["quepid", "label-studio", "spreadsheet"]
 SHEET_TOOLS: tuple[SheetTool, ...] = get_args(SheetTool)
+SHEET = "sheet.jsonl"
+"""The sheet's own file, which holds every character."""
 FILES = ("sheet.csv", "label-studio.json", "label-studio.xml", "quepid.csv")
 """Names of the files that are written here."""
 Row = Mapping[str, str]
@@ -42,17 +45,21 @@ def tool_sheet(rows: Sequence[Row], tool: SheetTool, *, grader: str, scale: Scal
 
 
 def _spreadsheet(rows: Sequence[Row], grader: str, mark: str) -> bytes:
-    refuse_for_csv(rows, "sheet.csv", APOSTROPHE, ("query_id", "chunk_id"))
+    refuse_ids(rows, "sheet.csv", APOSTROPHE, ("query_id", "chunk_id"))
     header = ("query_id", "query_text", "doc_id", "grade", "rater_id", "notes", "intent", "header", "text", "sheet")
     cells = (
-        (r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], r["header"], r["text"], mark)
-        for r in rows
+        (r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], *_passage(r), mark) for r in rows
     )
     return csv_bytes(header, cells)
 
 
+def _passage(row: Row) -> tuple[str, str]:
+    return short_enough(row["header"], SHEET), short_enough(row["text"], SHEET)
+
+
 def _tasks(rows: Sequence[Row], mark: str) -> bytes:
-    tasks = [{"data": {**{column: r[column] for column in BLIND}, "sheet": mark}} for r in rows]
+    refuse_ids(rows, "label-studio.json", APOSTROPHE, ("query_id", "chunk_id"))
+    tasks = [{"data": {**{column: legible(r[column]) for column in BLIND}, "sheet": mark}} for r in rows]
     return (json.dumps(tasks, ensure_ascii=False, indent=1) + "\n").encode()
 
 
@@ -83,8 +90,8 @@ def _labels(scale: Scale) -> bytes:
 
 
 def _quepid(rows: Sequence[Row]) -> bytes:
-    refuse_for_csv(rows, "quepid.csv", BLANK, ("chunk_id",))
-    queries = pl.DataFrame([{"query_id": r["query_id"], "query": r["query"]} for r in rows]).unique()
+    refuse_ids(rows, "quepid.csv", BLANK, ("chunk_id",))
+    queries = pl.DataFrame([{"query_id": r["query_id"], "query": legible(r["query"])} for r in rows]).unique()
     alike = queries.with_columns(text=normalised(pl.col("query"))).filter(pl.col("text").is_duplicated())
     if alike.height:
         faults = [
@@ -95,17 +102,17 @@ def _quepid(rows: Sequence[Row]) -> bytes:
     return csv_bytes(("query", "docid", "rating"), ((r["query"], r["chunk_id"], "") for r in rows), mark=BLANK)
 
 
-def refuse_for_csv(rows: Sequence[Row], name: str, mark: str, columns: Sequence[str]) -> None:
-    """Raises Refused for ids that don't come back from a spreadsheet or from the tool as they went: control
-    characters, and blanks around them where the tool trims its cells (`mark` a blank).
+def refuse_ids(rows: Sequence[Row], name: str, mark: str, columns: Sequence[str]) -> None:
+    """Raises Refused for ids that don't come back from the file `name` as they went: control characters, and blanks
+    around them where the tool trims its cells (`mark` a blank).
     """
     faults = []
     for column in columns:
         for value in sorted({r[column] for r in rows}):
             trimmed = mark == BLANK and value != value.strip()
-            if trimmed or any(ord(c) < 32 or ord(c) == 127 for c in value):
+            if trimmed or value != legible(value) or any(c in value for c in "\t\r\n"):
                 found = "an id with blanks around it" if trimmed else "an id with a control character"
-                mend = "Use sheet.jsonl, which holds any id."
+                mend = f"Use {SHEET}, which holds any id." if name in FILES else "Give it another where it comes from."
                 faults.append(Fault(f"{column} {shown(value)}", found, "an id that comes back as it is", mend))
     if faults:
         raise Refused(f"{name} was not written", faults)

@@ -16,14 +16,14 @@ import polars as pl
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import replace_folder, write_bytes
 from relgrade_assets.io.binding import token
-from relgrade_assets.io.cells import csv_bytes, unmarked
+from relgrade_assets.io.cells import APOSTROPHE, csv_bytes, unmarked
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.readers.quepid import read_ratings
 from relgrade_assets.io.readers.records import Column, read_records
 from relgrade_assets.io.readers.spreadsheet import read_spreadsheet
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
-from relgrade_assets.io.tool_sheets import FILES, SheetTool, tool_sheet
+from relgrade_assets.io.tool_sheets import FILES, SheetTool, refuse_ids, tool_sheet
 from relgrade_assets.methods import intents as intent_methods
 from relgrade_assets.methods import sheets as sheet_methods
 from relgrade_assets.protocol.canonical import digest
@@ -137,6 +137,7 @@ def write_review_sheet(study: Study, path: Path) -> int:
             "Intents are missing, so they can't be reviewed yet",
             [Fault(named, f"no intent for {q}", "one line") for q in missing],
         )
+    refuse_ids(rows.to_dicts(), path.name, APOSTROPHE, ("query_id",))
     header = ("query_id", "query", "form", "intent", "verdict", "note")
     write_bytes(
         path,
@@ -176,6 +177,7 @@ def write_spot_check(study: Study) -> Path:
             f"{study.name} has no types to check",
             [Fault("strata.by", "strata cut by tier alone", "strata cut by type or both")],
         )
+    refuse_ids(rows.to_dicts(), path.name, APOSTROPHE, ("query_id",))
     header = ("query_id", "query", "type", "type_by_person")
     write_bytes(path, csv_bytes(header, ((r["query_id"], r["query"], r["type"], "") for r in rows.to_dicts())))
     return path
