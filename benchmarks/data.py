@@ -1,6 +1,6 @@
 """Makes the data of the benchmarks: qrels and runs as large as MS MARCO's, from one seed. Standard library and numpy.
 
-M is 6,980 queries x 1,000 results an arm (7.0 M rows) with about 40 judged a query; the other sizes are parts of it.
+M is 6,980 queries x 1,000 results an arm (7.0 M rows) with about 40 judged a query; others are parts of it, 10M ten.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = {"M": (6980, 1000), "M10": (698, 1000), "small": (200, 100), "tiny": (20, 50)}
+SIZES = {
+    "10M": (69_800, 1000),
+    "M": (6980, 1000),
+    "M10": (698, 1000),
+    "M100": (70, 1000),
+    "small": (200, 100),
+    "tiny": (20, 50),
+}
 """Queries and results a query."""
 CHUNKS = 8_841_823
 JUDGED = 40
 
 
-def make(folder: Path, size: str, arms: int) -> None:
-    """`qrels`, `arm0.run` ... and of the first arm a shuffled copy; kept where they are there already."""
+def make(folder: Path, size: str, arms: int, *, shuffled: bool = True) -> None:
+    """`qrels`, `arm0.run` ... and, `shuffled`, a shuffled copy of the first arm; kept where they are there already."""
     queries, depth = SIZES[size]
     names = [f"arm{a}.run" for a in range(arms)]
-    if all((folder / name).is_file() for name in [*names, "qrels", "shuffled.run"]):
+    if all((folder / name).is_file() for name in [*names, "qrels", *["shuffled.run"] * shuffled]):
         return
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(20)
@@ -41,6 +48,8 @@ def make(folder: Path, size: str, arms: int) -> None:
                     f"{1_000_000 + query} Q0 {c} {i} {s:.4f} arm{arm}\n"
                     for i, (c, s) in enumerate(zip(distinct, scores, strict=True), start=1)
                 )
+    if not shuffled:
+        return
     lines = (folder / "arm0.run").read_text().splitlines(keepends=True)
     random.Random(20).shuffle(lines)  # noqa: S311 - data, not secrets
     (folder / "shuffled.run").write_text("".join(lines))

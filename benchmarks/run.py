@@ -37,7 +37,7 @@ import sys, polars as pl
 names = ["query_id", "q0", "chunk_id", "rank", "score", "tag"]
 types = dict.fromkeys(names, pl.String) | {"rank": pl.Int64, "score": pl.Float64}
 run = pl.scan_csv(sys.argv[1], separator=" ", has_header=False, schema=types)
-run.select("query_id", "chunk_id", "rank", "score").collect().write_parquet(sys.argv[2])
+run.select("query_id", "chunk_id", "rank", "score").sink_parquet(sys.argv[2])
 """
 
 
@@ -174,10 +174,17 @@ def _near(mine: dict[str, float], theirs: dict[str, float], name: str) -> bool:
     return all(abs(mine[k] - theirs[k]) <= (1e-6 if name.startswith("ranx") else 1e-9) for k in theirs)
 
 
+def put(mark: str, lines: list[str]) -> None:
+    """Put lines between a mark's two comments in docs/benchmarks.md."""
+    begin, end = f"<!-- {mark}:begin -->\n", f"<!-- {mark}:end -->"
+    head, _, rest = RESULT.read_text("utf-8").partition(begin)
+    RESULT.write_text(head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
+
+
 def main() -> None:
     """Run the rounds and print the table; with --write also into docs/benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=sorted(SIZES), default="M10")
+    parser.add_argument("--size", choices=sorted(set(SIZES) - {"10M"}), default="M10")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true", help="relgrade alone, once: the means of all ways are equal")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
@@ -205,9 +212,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if given.write:
-        begin, end = "<!-- benchmark:begin -->\n", "<!-- benchmark:end -->"
-        head, _, rest = RESULT.read_text("utf-8").partition(begin)
-        RESULT.write_text(head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
+        put("benchmark", lines)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from run import HERE, RESULT, WORK, machine, peers
+from run import HERE, WORK, machine, peers, put
 
 from data import make
 
@@ -175,13 +175,6 @@ TINY = (
     ("pooling", "python"),
     *((what, peer) for what in ("kappa", "alpha", "interval", "flips") for peer in ("relgrade", "peer")),
 )
-
-
-def put(block: str, text: list[str]) -> None:
-    """Put a block between its markers in docs/benchmarks.md."""
-    begin, end = f"<!-- {block}:begin -->\n", f"<!-- {block}:end -->"
-    head, _, rest = RESULT.read_text("utf-8").partition(begin)
-    RESULT.write_text(head + begin + "\n".join(text) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
 
 
 def main() -> None:

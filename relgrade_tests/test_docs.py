@@ -375,7 +375,13 @@ def test_tutorial_and_what_goes_on_from_it_run_as_they_stand(tmp_path: Path) -> 
     assert int(done.stdout.split()[-1]) >= 20
 
 
-WALKS = ("tutorial.md", "how-to/use-the-key-elsewhere.md", "how-to/change-intent-or-rubric.md", "how-to/score-runs.md")
+WALKS = (
+    "tutorial.md",
+    "how-to/use-the-key-elsewhere.md",
+    "how-to/change-intent-or-rubric.md",
+    "how-to/score-runs.md",
+    "how-to/use-from-python.md",
+)
 """Pages whose `console run` blocks are run one after another in one folder."""
 
 
