@@ -50,6 +50,8 @@ class Piece:
     inner: bool = True
     against: str = ""
     due: str = ""
+    also: tuple[tuple[str, str], ...] = ()
+    """Other work of ours that its times are held against, and what is due there."""
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
@@ -108,10 +110,16 @@ def pieces(size: str, with_peers: bool) -> list[Piece]:
     if os.environ.get("TREC_EVAL"):
         asked = [w for m in ("ndcg_cut.10", "recall.100", "recip_rank", "map", "P.10", "bpref") for w in ("-m", m)]
         command = [os.environ["TREC_EVAL"], "-q", *asked, qrels]
-        found.append(Piece(trec, [*command, run], inner=False, against=one, due=">= 6, CPU >= 4"))
+        also = ((f"{OURS}, 1 arm, Parquet", ">= 10"),)
+        found.append(Piece(trec, [*command, run], inner=False, against=one, due=">= 6, CPU >= 4", also=also))
+        listed = folder / "arms.txt"
+        listed.write_text("".join(f"{arm}\n" for arm in four), encoding="utf-8")
+        each = ["xargs", "-a", str(listed), "-n", "1", *command]
+        base = f"{OURS}, 4 arms"
+        found.append(Piece("trec_eval, 4 arms", each, inner=False, against=base, due=">= 6, CPU >= 4"))
         shuffled = [*command, str(folder / "shuffled.run")]
-        against = f"{OURS}, 1 arm, shuffled"
-        found.append(Piece(f"{trec}, shuffled", shuffled, inner=False, against=against, due=">= 4"))
+        base = f"{OURS}, 1 arm, shuffled"
+        found.append(Piece(f"{trec}, shuffled", shuffled, inner=False, against=base, due=">= 4"))
     compiler = shutil.which("cc")
     if compiler:
         floor = WORK / "floor"
@@ -147,12 +155,14 @@ def table(found: list[Piece]) -> list[str]:
     named = {piece.name: piece for piece in found}
     for piece in found:
         wall, cpu, memory = (statistics.median(x) for x in (piece.wall, piece.cpu, piece.memory))
-        base = named.get(piece.against)
-        ratios = ["", ""]
-        if base is not None:
-            ratios = [f"{wall / statistics.median(base.wall):.2f}", f"{cpu / statistics.median(base.cpu):.2f}"]
-        cells = [piece.name, f"{wall:.3f}", f"{cpu:.3f}", f"{memory:.0f}", *ratios, piece.due]
-        lines.append(f"| {' | '.join(cells)} |")
+        for name, due in ((piece.against, piece.due), *piece.also):
+            base, ratios = named.get(name), ["", ""]
+            if base is not None:
+                ratios = [f"{wall / statistics.median(base.wall):.2f}", f"{cpu / statistics.median(base.cpu):.2f}"]
+            shown = [piece.name, f"{wall:.3f}", f"{cpu:.3f}", f"{memory:.0f}"]
+            if name != piece.against:
+                shown = [f"the same against {name}", "", "", ""]
+            lines.append(f"| {' | '.join([*shown, *ratios, due])} |")
     if not any(p.name.startswith("trec_eval") for p in found):
         lines.append("| trec_eval, 1 arm | not measured | | | | | |")
     return lines
