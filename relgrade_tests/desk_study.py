@@ -42,6 +42,8 @@ def design(world: str = "mine", graders: tuple[str, ...] = ("ann", "dan"), scale
     listed = "".join(f"  - {{name: {g}, family: people-a, kind: human}}\n" for g in graders)
     text = text.replace("  - {name: ann, family: people-a, kind: human}\n", listed)
     text = text.replace("scale: 0-2", f"scale: {scale}")
+    if len(graders) > 1:
+        text += "  - {code: no_calibration, reason: they are made up for tests}\n"
     return text + "audit: {at_least: 12}\n"
 
 

@@ -587,6 +587,7 @@ ANN = "  - {name: ann, family: people-a, kind: human}\n"
 TWO = DESIGN.replace(
     ANN, ANN.replace("human", "human, takes: TAKES") + ANN.replace("ann", "cat").replace("human", "human, takes: 0.5")
 )
+TWO += "".join(f"  - {{code: {c}, reason: they are made up for tests}}\n" for c in ("no_calibration", "little_overlap"))
 
 
 def test_two_graders_share_the_queries(tmp_path: Path) -> None:

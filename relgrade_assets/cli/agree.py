@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +61,7 @@ def agree(
     if relevant_from > max(top, 1):
         fault = Fault("--relevant-from", str(relevant_from), f"a grade of the scale, 1 to {max(top, 1)}")
         raise Refused("No grade would be relevant", [fault])
-    table = _agreement(ratings, max(top, 1), relevant_from, seed)
+    table = methods.among(ratings, labels=list(range(max(top, 1) + 1)), relevant_from=relevant_from, seed=seed)
     if plot is not None:
         from relgrade_assets.io.plots import plot_agreement
 
@@ -73,34 +72,13 @@ def agree(
     elif form is Form.csv:
         typer.echo(table.write_csv(), nl=False)
     else:
-        _print(table, max(top, 1), relevant_from)
+        print_agreement(table, max(top, 1), relevant_from)
     if plot is not None and form is Form.table:
         say(f"Plot: {plot}")
 
 
-def _agreement(ratings: pl.DataFrame, top: int, relevant_from: int, seed: str) -> pl.DataFrame:
-    graders = ratings["grader"].unique().sort().to_list()
-    held = {g: ratings.filter(pl.col("grader") == g).select("query_id", "chunk_id", "grade") for g in graders}
-    pairs: dict[str, pl.DataFrame] = {}
-    for one, other in combinations(graders, 2):
-        both = held[one].join(held[other].rename({"grade": "audit_grade"}), on=["query_id", "chunk_id"])
-        if both.height:
-            pairs[f"{one}~{other}"] = both.with_columns(stratum=pl.lit(""))
-    if not pairs:
-        fault = Fault(", ".join(graders), "no pair that two of them graded", "pairs in common")
-        raise Refused("The graders can't be compared", [fault])
-    return methods.table(
-        pairs,
-        labels=list(range(top + 1)),
-        relevant_from=relevant_from,
-        strata=[],
-        seed=seed,
-        on_random=True,
-        ratings=ratings.with_columns(stratum=pl.lit("")) if len(graders) > 2 else None,
-    )
-
-
-def _print(table: pl.DataFrame, top: int, relevant_from: int) -> None:
+def print_agreement(table: pl.DataFrame, top: int, relevant_from: int) -> None:
+    """The figures of `methods.among` for people: kappas and their kin, confusion, and what can't be told."""
     say(f"Grades 0 to {top}, relevant from {relevant_from}; 95% intervals over queries")
     say()
     width = max(len(c) for c in table["comparison"].to_list())

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("experiments", "Show what is ready, waited for and refused."),
     "review": ("people", "Write the intents out for review, or take the reviews."),
     "spot-check": ("people", "Write the sheet on which a person checks queries' types."),
+    "calibrate": ("calibrate", "Lead several people through a calibration."),
     "sheets": ("people", "Write a grader's blind sheet."),
     "desk": ("desk", "Serve the pages on which people grade."),
     "desk-link": ("desk", "Make a person's link to the desk, or end it."),

@@ -10,6 +10,7 @@ from typing import Literal
 
 import polars as pl
 
+from relgrade_assets.io.calibration import people, uncalibrated
 from relgrade_assets.io.checking import left_of_the_template
 from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
@@ -61,6 +62,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("P16", "every sampled query has one locked intent", done("intents")),
         ("P17", "the auditor reviewed the intents row by row", kept("unreviewed_intents", state["intents"] == "ready")),
         ("P26", "grader, auditor and arms are of different families", kept("shared_families", _families_differ(study))),
+        *_of_several_people(study),
         ("P45", "graders overlap, so that one can be held against another", "done" if habits.overlaps(d) else "note"),
         ("P45", "queries outside the head are sampled", _beyond_the_head(study, state["query_sample"])),
         (
@@ -104,6 +106,18 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
         ("What this key can't tell", cannot),
     ]
     return [Item(when, rule, text, stands) for when, rows in lists for rule, text, stands in rows]
+
+
+def _of_several_people(study: Study) -> list[tuple[str, str, str]]:
+    """P26's lines where several people grade; a study with one, or with models alone, has none of them."""
+    d = study.design
+    if not people(d):
+        return []
+    calibrated = "declared" if d.declared("no_calibration") else "open" if uncalibrated(study) else "done"
+    return [
+        ("P26", "those who grade were calibrated together first", calibrated),
+        ("P26", "they share a tenth of the queries", "declared" if d.declared("little_overlap") else "done"),
+    ]
 
 
 def _of_template(study: Study) -> bool:

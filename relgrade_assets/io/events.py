@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "opened": ("round", "cause", "what", "by", "protocol_digest"),
     "intents_locked": ("round", "digest"),
     "audit_locked": ("round", "digest"),
+    "calibrated": ("round", "by", "rubric_digest", "answers_digest", "pairs", "queries", "agreement", "discussed"),
     "alike_taken": ("round", "grader", "other", "other_round", "pairs", "alike", "reasons", "verbatim", "why"),
     "gate_failed": ("round", "grades_digest", "audit_grades_digest", "gates"),
     "frozen": ("round", "key_digest"),
@@ -39,6 +40,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "voided": ("round", "key_digest", "why"),
 }
 """Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35);
+`calibrated`: one person (`by`) was calibrated with the others under a rubric (P26);
 `alike_taken`: answers were taken although they are another grader's or another round's (P25), graders by pseudonym.
 
 An opening also has `rubric_digest`, `scale_digest` and the digests of `inputs`; of a round that carries grades `carry`,

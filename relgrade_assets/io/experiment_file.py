@@ -250,7 +250,7 @@ _SOUND: dict[str, Any] = {
 }
 """A sound value for each part, put in place of a faulty one while the others are compared."""
 
-_OF_DATA = ("missing_arm", "unreviewed_intents")
+_OF_DATA = ("missing_arm", "unreviewed_intents", "no_calibration")
 """Departures that only data shows: they stand where the file itself declares them."""
 
 _WORDS: Mapping[str, str] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import key as methods
@@ -19,10 +20,10 @@ UNRATEABLE_AT_MOST = 0.02
 def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     """Put the key into the write-once store and the freeze into the event log. Returns the key's digest.
 
-    Refused where more of the pool is unrateable than the protocol allows undeclared (P19), where nothing is left, or
-    where another key of
-    this round is frozen already.
+    Refused where more of the pool is unrateable than the protocol allows undeclared (P19), where several people graded
+    without a calibration (P26), where nothing is left, or where another key of this round is frozen already.
     """
+    require_calibrated(study)
     _require_rateable(study, key)
     body = methods.canonical_bytes(key.frame)
     sha = methods.key_digest(key.frame)

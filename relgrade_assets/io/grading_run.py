@@ -25,6 +25,7 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import agent, attempts
 from relgrade_assets.io.atomic import locked
 from relgrade_assets.io.attempts import Attempt, Prompt, Result
+from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.ledger import Whose
@@ -119,6 +120,10 @@ def grade(study: Study, grader: str, *, tell: Tell = lambda _: None) -> Progress
         raise Refused(f"{grader} is not run by a command", [fault])
     sheet = sheet_of(study, grader)
     study.require_protocol_of_round()
+    try:
+        require_calibrated(study)
+    except Refused as early:
+        raise CantStart(early.what, early.faults) from early
     lock = locked(study.home.state / "locks" / f"{study.name}.{grader}.lock")
     try:
         lock.__enter__()

@@ -9,6 +9,7 @@ import polars as pl
 
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io import events
+from relgrade_assets.io.calibration import uncalibrated
 from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.progress import Step
@@ -79,6 +80,9 @@ def _people(study: Study, table: str, step: Step) -> list[Next]:
         return [Next(d.auditor.name, f"review the intents ({step.text})", sheet)]
     if table not in ("grades", "audit_grades"):
         return [Next("owner", step.text)]
+    due = uncalibrated(study)
+    if due:
+        return [Next("owner", f"calibrate {', '.join(due)} before they grade", f"relgrade calibrate {name}")]
     sheets = study.load("sheets" if table == "grades" else "audit_sheets")
     found = []
     kinds = {g.name: g.kind for g in d.graders} if table == "grades" else {d.auditor.name: d.auditor.kind}

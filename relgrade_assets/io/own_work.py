@@ -17,6 +17,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, NotThere, Refused
+from relgrade_assets.io.calibration import uncalibrated
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.ledger import ROWS, Closed
@@ -34,6 +35,7 @@ _FLAGS = ("unrateable", "judge_later", "corpus_cleanup")
 
 TEXTS = {
     "not_ready": "This can't be shown at the moment. Tell the study's owner.",
+    "uncalibrated": "Grading begins after you have tried the rubric together. Tell the study's owner.",
     "remade": "The sheet was made anew since you opened it. Reload the page; what you have read and not sent is kept.",
     "closed": "This round is closed, and no answer can change any more (P30, P35).",
     "changed": "Design or rubric were changed after grading began. Tell the study's owner.",
@@ -111,7 +113,11 @@ def own_sheet(study: Study, person: str) -> Sheet:
 
 
 def hand_out(study: Study, person: str) -> Sheet:
-    """The person's sheet, noted as issued: answers hold for it from now on."""
+    """The person's sheet, noted as issued: answers hold for it from now on. NotNow before a calibration that is due
+    (P26).
+    """
+    if uncalibrated(study):
+        raise NotNow("uncalibrated")
     sheet = own_sheet(study, person)
     study.ledger.record_issued(study.name, study.round, person, sheet.digest, at=study.clock())
     return sheet
@@ -195,7 +201,10 @@ def take(study: Study, person: str, row: Mapping[str, object], row_digest: str, 
     with own:
         if _known(study, person, good, source):
             return
-        open_first_round(study)
+        try:
+            open_first_round(study)
+        except Refused as refused:
+            raise NotNow("busy" if isinstance(refused, Unusable) else "uncalibrated") from refused
         try:
             study.ledger.record_answers(study.name, study.round, person, frame, source=source, at=study.clock())
         except Refused as refused:

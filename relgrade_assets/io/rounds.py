@@ -11,6 +11,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events
+from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.frames import content_digest, read_table
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grading
@@ -58,7 +59,10 @@ def lock_audit_sample(study: Study, frame: pl.DataFrame) -> str:
 
 
 def open_first_round(study: Study) -> None:
-    """Open round 1 with the protocol it is graded under, at the first answer (P2, P4)."""
+    """Open round 1 with the protocol it is graded under, at the first answer (P2, P4). Refused before the calibration
+    that several people need (P26).
+    """
+    require_calibrated(study)
     if events.opening(study.log, study.round) is None:
         study.happened("opened", opening_body(study, study.round, cause="first grading", what="", by=""))
 

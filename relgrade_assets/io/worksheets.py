@@ -16,6 +16,7 @@ import polars as pl
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import replace_folder, write_bytes
 from relgrade_assets.io.binding import token
+from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.cells import APOSTROPHE, csv_bytes, unmarked
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.readers.intents import read_intents
@@ -62,8 +63,9 @@ def write_sheets(
     sheet in the form of `tool` beside them. Returns the pairs.
 
     Each query has a folder of its own, so that a fresh agent can be given that folder and nothing else. Refused where
-    `folder` holds anything else than a sheet, or answers.
+    `folder` holds anything else than a sheet, or answers, and before a calibration that is due (P26).
     """
+    require_calibrated(study)
     rows = sheet_of(study, grader)
     _require_own_folder(folder)
     mark = token(study, study.round, grader, content_digest(rows))

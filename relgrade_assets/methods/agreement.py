@@ -8,6 +8,7 @@ its loop exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,6 +211,32 @@ def table(
         rows += _many_rows(ratings, labels, strata, on_random, seed, resamples)
     return pl.DataFrame(rows, schema=AGREEMENT, orient="row").sort(
         "comparison", "scope", "statistic", "grade", "audit_grade"
+    )
+
+
+def among(ratings: pl.DataFrame, *, labels: Sequence[int], relevant_from: int, seed: str) -> pl.DataFrame:
+    """P27: how far graders agree where there are no strata: `table` of every two, and of all where there are three.
+
+    `ratings` has query_id, chunk_id, grader, grade. Raises Refused where no two graded a pair in common.
+    """
+    graders = ratings["grader"].unique().sort().to_list()
+    held = {g: ratings.filter(pl.col("grader") == g).select("query_id", "chunk_id", "grade") for g in graders}
+    pairs: dict[str, pl.DataFrame] = {}
+    for one, other in combinations(graders, 2):
+        both = held[one].join(held[other].rename({"grade": "audit_grade"}), on=["query_id", "chunk_id"])
+        if both.height:
+            pairs[f"{one}~{other}"] = both.with_columns(stratum=pl.lit(""))
+    if not pairs:
+        fault = Fault(", ".join(graders), "no pair that two of them graded", "pairs in common")
+        raise Refused("The graders can't be compared", [fault])
+    return table(
+        pairs,
+        labels=labels,
+        relevant_from=relevant_from,
+        strata=[],
+        seed=seed,
+        on_random=True,
+        ratings=ratings.with_columns(stratum=pl.lit("")) if len(graders) > 2 else None,
     )
 
 

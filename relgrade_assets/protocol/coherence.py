@@ -7,6 +7,9 @@ Each function returns every fault as (key, sentence). What one key may hold is i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from relgrade_assets.protocol.deviations import DeviationCode
@@ -18,6 +21,8 @@ GATE_DEFAULTS: dict[str, float] = {"weighted_kappa": 0.75, "binary_kappa": 0.80,
 KAPPA_FLOOR = 0.60
 """P28: under this no key is made, declared or not."""
 SHARES_WITHIN = 1e-9
+SHARED_AT_LEAST = Fraction(1, 10)
+"""P26: of the queries, those that two people grade, where several do."""
 TIERS = ("head", "torso", "tail")
 
 KeyFaults = list[tuple[str, str]]
@@ -108,6 +113,10 @@ def undeclared(d: Design) -> KeyFaults:
         found.append(("small_audit", "audit", text))
     if d.query_log.authored:
         found.append(("authored_queries", "query_log.authored", "the log is authored"))
+    shared = shared_by_people(d.graders)
+    if shared is not None and shared < SHARED_AT_LEAST:
+        text = f"people share {float(shared):.0%} of the queries, under {float(SHARED_AT_LEAST):.0%}"
+        found.append(("little_overlap", "graders", text))
     for gate, default in GATE_DEFAULTS.items():
         value: float = getattr(d.gates, gate)
         if value < default if gate.endswith("kappa") else value > default:
@@ -117,6 +126,26 @@ def undeclared(d: Design) -> KeyFaults:
         for code, key, text in found
         if not d.declared(code)
     ]
+
+
+def shared_by_people(graders: Sequence[Grader]) -> Fraction | None:
+    """P26: the share of queries that two people or more grade; None where fewer than two people do. Shares are arcs of
+    a circle, one after another (P30).
+    """
+    arcs: list[tuple[Fraction, Fraction]] = []
+    people, at = 0, Fraction(0)
+    for g in graders:
+        start, length = (at, Fraction(str(g.takes))) if g.takes != "all" else (Fraction(0), Fraction(1))
+        at = at if g.takes == "all" else at + length
+        if g.kind == "human":
+            people += 1
+            begin = start % 1
+            arcs += [(begin, min(begin + length, Fraction(1))), (Fraction(0), max(begin + length - 1, Fraction(0)))]
+    if people < 2:
+        return None
+    ends = sorted({Fraction(0), Fraction(1), *(e for arc in arcs for e in arc)})
+    held = [(b - a, sum(s <= a and b <= e for s, e in arcs)) for a, b in pairwise(ends)]
+    return sum((length for length, n in held if n > 1), Fraction(0))
 
 
 def _shared_families(d: Design) -> KeyFaults:

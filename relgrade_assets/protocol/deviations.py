@@ -18,6 +18,8 @@ DeviationCode = Literal[
     "missing_arm",
     "same_reviewer_after_round",
     "collapsed_stratum",
+    "no_calibration",
+    "little_overlap",
 ]
 
 MEANING: dict[str, str] = {
@@ -34,6 +36,8 @@ MEANING: dict[str, str] = {
     "missing_arm": "formats.md: an arm answers fewer than half of the queries",
     "same_reviewer_after_round": "P17: a revised intent was reviewed by someone who has seen that pool",
     "collapsed_stratum": "P38: a stratum with one graded query has no variance of its own",
+    "no_calibration": "P26: several people grade, and no calibration of theirs was logged before",
+    "little_overlap": "P26: several people grade, and share fewer than 10% of the queries",
 }
 """What each code admits, with its rule."""
 
