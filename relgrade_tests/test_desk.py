@@ -23,10 +23,11 @@ from starlette.testclient import TestClient
 from steering import STEERING
 
 from relgrade_assets.desk.app import HEADERS, make_app
+from relgrade_assets.desk.pages import ROWS_A_PAGE
 from relgrade_assets.desk.serve import require_safe
-from relgrade_assets.desk.sessions import ASKED_AT_ONCE, TRIED_AT_ONCE, Buckets, Desk
+from relgrade_assets.desk.sessions import ASKED_A_SECOND, ASKED_AT_ONCE, TRIED_A_SECOND, TRIED_AT_ONCE, Buckets, Desk
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import events, own_work
+from relgrade_assets.io import events, intent_rows, own_work
 from relgrade_assets.io.cells import legible, short_enough, unmarked
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.links import Links, Role, role_of
@@ -136,6 +137,32 @@ def test_a_posted_change_of_another_role_is_told_of_nothing(desk: Desk) -> None:
         assert ann.post(path, {}, csrf).status_code == 404, path
     olga = Person(desk, desk_study.OWNER, "owner")
     assert olga.post("answer", {}, olga.csrf("intents")).status_code == 404
+
+
+@pytest.mark.parametrize("of", [0, 1, ROWS_A_PAGE, ROWS_A_PAGE + 1, 4_000])
+def test_rows_come_by_the_page(of: int, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row on one page, in order; `?open` is the page of the first open one; beyond the last is nothing."""
+    one = intent_rows.rows(tiny.study_of(desk.home.top))[0]
+    opened = of * 2 // 3
+    rows = [
+        {**one, "query_id": f"q{i:05}", "query": f"query {i}.", "verdict": None if i == opened else "ok"}
+        for i in range(of)
+    ]
+    monkeypatch.setattr(intent_rows, "rows", lambda study: rows)
+    bob = Person(desk, "bob", "auditor")
+    pages = max(1, -(-of // ROWS_A_PAGE))
+    found = []
+    for n in {1, 2, opened // ROWS_A_PAGE + 1, pages} & {*range(1, pages + 1)}:
+        text = bob.get(f"review?page={n}").text
+        found = re.findall(r"query (\d+)\.", text)
+        first = (n - 1) * ROWS_A_PAGE
+        assert [int(i) for i in found] == list(range(first, min(first + ROWS_A_PAGE, of)))
+        assert f"{max(of - 1, 0)}</span> of {of} done" in text
+        assert (f"?page={n + 1}" in text) == (n < pages) and (f"?page={n - 1}" in text) == (n > 1)
+    assert bob.get("review").text == bob.get("review?page=1").text
+    assert bob.get("review?open").text == bob.get(f"review?page={opened // ROWS_A_PAGE + 1}").text
+    for wrong in ("0", "-1", "x", "1e3", "\u0663", str(pages + 1), "9" * 40):
+        assert bob.get(f"review?page={wrong}").status_code == 404, wrong
 
 
 def test_graders_see_their_own_answers_alone(desk: Desk, top: Path) -> None:
@@ -328,7 +355,10 @@ def test_buckets_against_a_clock() -> None:
     assert [buckets.take("a") for _ in range(2)] == [True, False]
 
 
-def test_who_asks_too_often_waits(desk: Desk) -> None:
+def test_who_asks_too_often_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one moment: how fast this machine answers has no say."""
+    for name, rate, burst in (("_asked", ASKED_A_SECOND, ASKED_AT_ONCE), ("_tried", TRIED_A_SECOND, TRIED_AT_ONCE)):
+        monkeypatch.setattr(desk, name, Buckets(rate, burst, lambda: 0.0))
     stranger, ann, dan = Person(desk, None), Person(desk, "ann"), Person(desk, "dan")
     codes = [stranger.get(f"/in/x{n}.y").status_code for n in range(TRIED_AT_ONCE + 2)]
     assert codes[:TRIED_AT_ONCE] == [404] * TRIED_AT_ONCE and 429 in codes[TRIED_AT_ONCE:]

@@ -23,7 +23,7 @@ from selenium.webdriver.common.keys import Keys
 from steering import STEERING
 
 from relgrade_assets.desk.sessions import Desk
-from relgrade_assets.io import own_work
+from relgrade_assets.io import intent_rows, own_work, owner_work
 from relgrade_assets.io.links import Role
 from relgrade_assets.io.returns import collect
 from relgrade_assets.io.worksheets import write_sheets
@@ -332,6 +332,63 @@ def test_axe_finds_nothing_on_any_page(chromium: Chrome, tmp_path: Path) -> None
         found += [f"problem {v}" for v in browser.violations(chromium)]
         assert study.name == "tiny"
     assert found == []
+
+
+def many(rows: list[dict[str, Any]], of: int, done: str, value: object) -> list[dict[str, Any]]:
+    """The first row `of` times, all done but the last two of the second page."""
+    found = [{**rows[0], "query_id": f"q{i:05}", "query": f"query {i}", done: value} for i in range(of)]
+    return [{**r, done: None} if i in (98, 99) else r for i, r in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("path", "person", "role", "where", "done"),
+    [
+        ("review", "bob", "auditor", (intent_rows, "rows"), ("verdict", "ok")),
+        ("intents", desk_study.OWNER, "owner", (intent_rows, "rows"), ("intent", "Where is it?")),
+        ("disagreements", desk_study.OWNER, "owner", (owner_work, "disagreements"), ("cause", "slip")),
+    ],
+)
+def test_four_thousand_rows_open_at_once_and_by_keyboard(
+    path: str,
+    person: str,
+    role: Role,
+    where: tuple[Any, str],
+    done: tuple[str, str],
+    chromium: Chrome,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A browser took minutes for as many forms on one page. From the link to the first open row, by Tab and Enter."""
+    top = desk_study.copy("verdicts", tmp_path)
+    module, function = where
+    before = getattr(module, function)
+    monkeypatch.setattr(module, function, lambda study: many(before(study), 4_000, *done))
+    with desk_study.served(top) as (address, desk):
+        at = At(address, desk, top)
+        began = time.monotonic()
+        at.enter(chromium, person, role, f"/e/tiny/{path}")
+        took = time.monotonic() - began
+        assert "3998 of 4000 done" in chromium.find_element(By.ID, "count").text
+        assert took < 30, took
+        for _ in range(4):
+            press(chromium, Keys.TAB)
+            if chromium.switch_to.active_element.get_attribute("id") == "to-open":
+                break
+        press(chromium, Keys.ENTER)
+        until(lambda: "open" in chromium.current_url, "the page of the first open row")
+        row = "return document.activeElement.closest('form')?.querySelector('bdi').textContent"
+        until(lambda: chromium.execute_script(row) == "query 98", "its first control has the focus")
+        assert len(chromium.find_elements(By.CSS_SELECTOR, "form.row")) == 50
+        chromium.execute_script('window.fetch = async () => new Response(\'{"saved": true, "text": "Kept."}\')')
+        if path == "intents":
+            chromium.execute_script("document.activeElement.closest('form').intent.focus()")
+            press(chromium, "Where is it?", Keys.ENTER)
+        else:
+            press(chromium, Keys.SPACE, Keys.ENTER)
+        until(lambda: "3999 of 4000 done" in chromium.find_element(By.ID, "count").text, "it counts")
+        until(lambda: chromium.execute_script(row) == "query 99", "the next row")
+        assert browser.violations(chromium) == []
+        assert errors(chromium) == []
 
 
 def test_axe_would_find_something(chromium: Chrome) -> None:

@@ -6,6 +6,7 @@ its progress are for the owner, since they may name arms (P13).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from relgrade_assets.desk.answers import grading_session, study_for_grading
 from relgrade_assets.desk.forms import quiet_study
-from relgrade_assets.desk.sessions import Desk, Session
+from relgrade_assets.desk.sessions import Desk, NoSuchPage, Session
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import intent_rows, own_work, owner_work
 from relgrade_assets.io.database import Unusable
@@ -22,6 +23,7 @@ from relgrade_assets.io.own_work import NotNow
 from relgrade_assets.io.study import Study
 from relgrade_assets.protocol.design import FORMS
 
+ROWS_A_PAGE = 50
 TEMPLATES = Environment(
     loader=PackageLoader("relgrade_assets.desk"),
     autoescape=True,
@@ -83,8 +85,7 @@ def review(desk: Desk, request: Request, body: bytes) -> Response:
         rows = intent_rows.rows(study)
     except (Refused, NotThere) as why:
         raise NotNow("not_ready") from why
-    done = sum(1 for r in rows if r["verdict"])
-    return filled("review.html", rows=rows, done=done, **_shared(session))
+    return _by_page("review.html", rows, "verdict", request, session)
 
 
 def intents(desk: Desk, request: Request, body: bytes) -> Response:
@@ -94,8 +95,7 @@ def intents(desk: Desk, request: Request, body: bytes) -> Response:
         rows = intent_rows.rows(desk.study(session))
     except (Refused, NotThere) as why:
         return told(session, why)
-    done = sum(1 for r in rows if r["intent"])
-    return filled("intents.html", rows=rows, done=done, forms=FORMS, **_shared(session))
+    return _by_page("intents.html", rows, "intent", request, session, forms=FORMS)
 
 
 def disagreements(desk: Desk, request: Request, body: bytes) -> Response:
@@ -107,10 +107,8 @@ def disagreements(desk: Desk, request: Request, body: bytes) -> Response:
     except (Refused, NotThere) as why:
         return told(session, why)
     labels = {g.grade: g.label for g in study.design.scale.grades}
-    done = sum(1 for r in rows if r["cause"])
-    return filled(
-        "disagreements.html", rows=rows, done=done, causes=owner_work.CAUSES, labels=labels, **_shared(session)
-    )
+    more = {"causes": owner_work.CAUSES, "labels": labels}
+    return _by_page("disagreements.html", rows, "cause", request, session, **more)
 
 
 def spot_check(desk: Desk, request: Request, body: bytes) -> Response:
@@ -121,8 +119,7 @@ def spot_check(desk: Desk, request: Request, body: bytes) -> Response:
         rows, types = owner_work.spot_check(study), owner_work.types(study)
     except (Refused, NotThere) as why:
         return told(session, why)
-    done = sum(1 for r in rows if r["type_by_person"])
-    return filled("spot_check.html", rows=rows, types=types, done=done, **_shared(session))
+    return _by_page("spot_check.html", rows, "type_by_person", request, session, types=types)
 
 
 def not_found() -> Response:
@@ -184,9 +181,33 @@ def _session(desk: Desk, request: Request, role: Any) -> Session:
     return session
 
 
-def _shared(session: Session) -> dict[str, Any]:
+def _by_page(
+    template: str, rows: Sequence[Mapping[str, Any]], done: str, request: Request, session: Session, **more: Any
+) -> HTMLResponse:
+    """A page of rows, `?page=1` and on, or with `?open` the page of the first row whose column `done` is empty; a
+    browser takes minutes for thousands of forms at once.
+    """
     held = session.held
-    return {"held": held, "data": {"csrf": session.csrf, "base": f"/e/{held.experiment}"}}
+    pages = max(1, -(-len(rows) // ROWS_A_PAGE))
+    given = request.query_params.get("page", "1")
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:7]) <= pages:
+        raise NoSuchPage
+    number = int(given[:7])
+    if "open" in request.query_params:
+        number = next((i // ROWS_A_PAGE for i, r in enumerate(rows) if not r[done]), 0) + 1
+    first = (number - 1) * ROWS_A_PAGE
+    return filled(
+        template,
+        rows=rows[first : first + ROWS_A_PAGE],
+        first=first,
+        of=len(rows),
+        done=sum(1 for r in rows if r[done]),
+        page=number,
+        pages=pages,
+        held=held,
+        data={"csrf": session.csrf, "base": f"/e/{held.experiment}"},
+        **more,
+    )
 
 
 def filled(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

@@ -10,10 +10,20 @@
     said.textContent = [text, ...faults].join(" ");
   }
 
+  const CONTROLS = "input:not([type=hidden]), select, button";
+
   function count(form) {
+    if (form.dataset.done === "1") return;
     form.dataset.done = "1";
-    const done = document.querySelectorAll('form.row[data-done="1"]').length;
-    document.getElementById("count-done").textContent = String(done);
+    const done = document.getElementById("count-done");
+    done.textContent = String(Number(done.textContent) + 1);
+  }
+
+  // On from a row that was kept: the next row, or the next page.
+  function goOn(form) {
+    const next = form.closest("li").nextElementSibling;
+    const first = next ? next.querySelector(CONTROLS) : document.getElementById("next-page");
+    if (first) first.focus();
   }
 
   async function send(form) {
@@ -33,22 +43,22 @@
     say(form, answer.text, answer.faults || [], !answer.saved);
     if (answer.saved) {
       count(form);
-      const next = form.closest("li").nextElementSibling;
-      const first = next && next.querySelector("input:not([type=hidden]), select, button");
-      if (first) first.focus();
+      goOn(form);
     }
   }
 
-  // Hundreds of rows: nobody tabs through what is done.
-  function toOpen() {
+  // Nobody tabs through what is done: to the first open row here, or else on the page that has it.
+  function toOpen(event) {
     const form = document.querySelector('form.row[data-done="0"]');
-    const first = form && form.querySelector("input:not([type=hidden]), select, button");
+    const first = form && form.querySelector(CONTROLS);
     if (!first) return;
+    if (event) event.preventDefault();
     first.focus({ preventScroll: true });
     form.scrollIntoView({ block: "start" });
   }
   const open = document.getElementById("to-open");
   if (open) open.addEventListener("click", toOpen);
+  if (new URLSearchParams(location.search).has("open")) toOpen();
 
   document.addEventListener("submit", (event) => {
     event.preventDefault();
