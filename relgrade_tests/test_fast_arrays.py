@@ -54,6 +54,7 @@ def test_scores_to_the_last_bit_against_python() -> None:
             made += [f"{sign}{before or '0'}{'.' if after else ''}{after}" for sign in ("", "-")]
     made += ["0", "-0", "0.0", "00012.50", "9007199254740992", "9007199254740993", "999999999999999", "1e5", "+1", "5."]
     made += [".5", "-.5", "1E-3", "0.1", "0.30000000000000004", "1.7976931348623157e308", "4.9e-324", "12.345678"]
+    made += ["9999999999999999", "-9999999999999999"]
     for score in made:
         assert scores_of([score]) == [float(score)], score
     for size in (2, 5, 40):
@@ -65,7 +66,24 @@ def test_scores_to_the_last_bit_against_python() -> None:
 
 
 @pytest.mark.parametrize(
-    "score", ["", ".", "-", "-.", "--1", "1.2.3", "1.234567.8", "12345678.1.", "1,5", "1_0", "0x1", "nan5", "1e", "٣"]
+    "score",
+    [
+        "",
+        ".",
+        "-",
+        "-.",
+        "--1",
+        "1.2.3",
+        "1.234567.8",
+        "1.2345678.9",
+        "12345678.1.",
+        "1,5",
+        "1_0",
+        "0x1",
+        "nan5",
+        "1e",
+        "٣",
+    ],
 )
 def test_no_score_that_is_no_number(score: str) -> None:
     assert scores_of(["1.5", score]) is None

@@ -170,6 +170,10 @@ def test_parquet_in_batches_that_end_inside_queries(
         "q1\tQ0\tc1 1\t2\tt\n",
         "q1 Q0 c1 1 2 t\r\nq1 Q0 c2 2 1 t\r\n",
         "# a comment\nq1 Q0 c1 1 2 t\n",
+        "q1 Q0 c1 1 2 t\n#q2 Q0 c1 1 2 t\n",
+        "q1 Q0 c1 1 inf t\nq1 Q0 c2 2 1 t\n",
+        "q1 Q0 c1 1 nan t\nq1 Q0 c2 2 1 t\n",
+        "q1 Q0 c1 1 1e999 t\nq1 Q0 c2 2 1 t\n",
         "q1 Q0 c1 2 2 t\nq1 Q0 c2 1 1 t\n",
         "q1 Q0 c1 1 1 t\nq1 Q0 c2 2 1 t\n",
         "",
@@ -203,10 +207,12 @@ def test_two_pairs_of_one_hash_are_told_apart() -> None:
 
 def test_queries_whose_ranks_begin_at_0_anywhere_are_counted_once(tmp_path: Path) -> None:
     path = tmp_path / "a.run"
-    path.write_text("q1 Q0 c1 1 2 t\nq1 Q0 c2 0 2 t\nq2 Q0 c1 0 2 t\nq2 Q0 c2 1 1 t\nq3 Q0 c1 0 2 t\nq3 Q0 c2 0 2 t\n")
-    assert agree(path)
-    found = sift_run(path, name="a.run", judged=judged_of(QRELS))
-    assert found is not None and found[0].from_zero == 3
+    for ranks, queries in (((1, 0, 0, 1, 2, 3), 2), ((0, 1, 0, 0, 0, 1), 3), ((1, 2, 0, 0, 0, 0), 2)):
+        rows = [f"q{1 + i // 2} Q0 c{i % 2} {rank} {5 if i < 2 else 2} t\n" for i, rank in enumerate(ranks)]
+        path.write_text("".join(rows))
+        assert agree(path)
+        found = sift_run(path, name="a.run", judged=judged_of(QRELS))
+        assert found is not None and found[0].from_zero == queries
 
 
 def test_a_file_of_many_windows_and_a_line_over_each_edge(tmp_path: Path) -> None:
@@ -217,6 +223,8 @@ def test_a_file_of_many_windows_and_a_line_over_each_edge(tmp_path: Path) -> Non
     path.write_text(text)
     qrels = qrels_of([(f"q{q}", f"chunk-{q}-{i}", i % 3) for q in range(60) for i in range(0, 900, 7)])
     assert agree(path, qrels)
+    path.write_text(text + "q0 Q0 chunk-0-7x 901 1 tag\nq0 Q0 chunk-0-0x 902 0 tag\n")
+    assert agree(path, pl.concat([qrels, qrels_of([("q0", "chunk-0-7x", 2)])]))
     path.write_text(text[: WINDOW - 3] + "#" + text[WINDOW - 2 :])
     agree(path, qrels)
     random.Random(1).shuffle(lines)  # noqa: S311

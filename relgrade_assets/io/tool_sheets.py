@@ -47,9 +47,7 @@ def tool_sheet(rows: Sequence[Row], tool: SheetTool, *, grader: str, scale: Scal
 def _spreadsheet(rows: Sequence[Row], grader: str, mark: str) -> bytes:
     refuse_ids(rows, "sheet.csv", APOSTROPHE, ("query_id", "chunk_id"))
     header = ("query_id", "query_text", "doc_id", "grade", "rater_id", "notes", "intent", "header", "text", "sheet")
-    cells = (
-        (r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], *_passage(r), mark) for r in rows
-    )
+    cells = ((r["query_id"], r["query"], r["chunk_id"], "", grader, "", r["intent"], *_passage(r), mark) for r in rows)
     return csv_bytes(header, cells)
 
 

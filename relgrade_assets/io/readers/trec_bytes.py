@@ -24,7 +24,6 @@ _ZEROS, _ONES, _TOPS = (np.uint64(0x0101010101010101 * b) for b in (0x30, 0x01, 
 _DOT, _BYTE = np.uint64(ord(".") ^ ord("0")), np.uint64(0xFF)
 _NINES = np.uint64(0x7676767676767676)
 _POWERS = np.array([10.0**k for k in range(17)])
-_EXACT = np.uint64(1 << 53)
 
 
 def trec_rows(padded: bytes | memoryview) -> tuple[Rows, int] | None:
@@ -74,7 +73,8 @@ def _whole_numbers(loads: Words, end: Ints, length: Ints) -> Ints | None:
 
 
 def _decimals(data: npt.NDArray[np.uint8], loads: Words, start: Ints, end: Ints) -> Floats | None:
-    """Numbers of at most 15 digits with at most one point, exact: one division of two exact floats (Clinger, 1990).
+    """Numbers of at most 16 characters with at most one point, correctly rounded: 15 digits and a point are one
+    division of two exact floats (Clinger, 1990), 16 digits one rounding.
 
     None where one is longer, begins with a plus or has an exponent: those are for a reader that knows them.
     """
@@ -102,8 +102,6 @@ def _decimals(data: npt.NDArray[np.uint8], loads: Words, start: Ints, end: Ints)
     digits = _eight_digits(last)
     if longest > 8:
         digits += _eight_digits(front) * np.uint64(10**8)
-        if (digits > _EXACT).any():
-            return None
     value: Floats = digits.astype(np.float64) / _POWERS[places]
     return np.where(minus, -value, value) if minus.any() else value
 
