@@ -156,6 +156,9 @@ def test_parquet_in_batches_that_end_inside_queries(
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=50)
     slices = list(sieve._parquet(tmp_path / "a.parquet"))
     assert (len(slices) > 3) == (batch < frame.height)
+    made = [part for part in (make() for make in slices) if part is not None]
+    whole = [set(rows.queries.text().tolist()) for rows, _ in made]
+    assert len(made) == len(slices) and sum(map(len, whole)) == 30
     assert agree(tmp_path / "a.parquet")
 
 
@@ -203,6 +206,11 @@ def test_two_pairs_of_one_hash_are_told_apart() -> None:
     assert found is not None and found[0].tolist() == [0, 2] and found[1].tolist() == [1, 2]
     alike = replace(judged, hashes=np.full(3, 7, dtype=np.uint64))
     assert alike.find(forged, queries, chunks, ids_of("q1", "q2")) is None
+
+
+def test_a_second_column_that_only_begins_with_q0_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.run").write_text("q1 Q0 c1 1 2 t\nq1 Q0x c2 2 1 t\nq1 Q c3 3 0 t\n")
+    assert agree(tmp_path / "a.run")
 
 
 def test_queries_whose_ranks_begin_at_0_anywhere_are_counted_once(tmp_path: Path) -> None:
