@@ -223,12 +223,14 @@ def graph(peer: str, size: str, folder: Path) -> Work:
     import shutil
     import subprocess
 
+    import dagster as dg
     import typer
 
     import relgrade_assets.definitions  # noqa: F401 - imported before the clock starts
     from relgrade_assets.cli.replay import DEMO, _replay
     from relgrade_assets.cli.run import write_settings
     from relgrade_assets.io.home import find_home
+    from relgrade_assets.schemas import QuerySample
 
     top = Path(__file__).resolve().parents[1]
     home = folder.resolve() / "demo"
@@ -238,6 +240,9 @@ def graph(peer: str, size: str, folder: Path) -> Work:
     folder = home / "data" / "experiments" / DEMO
     subprocess.run([sys.executable, str(folder / "build" / "corpus.py"), str(folder / "corpus.jsonl")], check=True)
     write_settings(find_home(home))
+    # What Dagster's storage and pandera's checks import when first used is imported before the clock starts too.
+    with dg.DagsterInstance.get():
+        QuerySample.validate(QuerySample.empty())
 
     def work() -> float:
         import contextlib

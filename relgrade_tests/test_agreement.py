@@ -305,7 +305,7 @@ def test_columns_are_the_schemas() -> None:
     assert not math.isnan(made(study(6, 4))["value"].drop_nulls().sum())
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 2, 5], [-1, 0, 1], list(range(15)), list(range(16)), [0, 99]])
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 2, 5], [-1, 0, 1], list(range(15)), list(range(17)), [0, 99]])
 @pytest.mark.parametrize("n", [1, 2, 999, 2 * BLOCK + 1])
 def test_counts_at_every_width_and_length_against_sklearn(labels: list[int], n: int) -> None:
     """P27: and a grade off the scale is seen wherever it stands."""

@@ -70,6 +70,12 @@ def test_leading_zeros_are_counted_never_matched() -> None:
     assert read.frame["query_id"].to_list() == ["1"]
 
 
+def test_a_query_whose_only_chunk_the_corpus_lacks_is_missing() -> None:
+    many = [("q1", f"c{i}", 200.0 - i) for i in range(120)]
+    read = matched([*many, ("q2", "elsewhere", 1.0)], ["q1", "q2"], corpus=[c for _, c, _ in many])
+    assert counts(read) == {"chunks_not_in_corpus": 1, "queries_missing": 1}
+
+
 def test_chunks_not_in_the_corpus_are_refused_above_one_percent() -> None:
     many = [("q", f"d{i}", float(-i)) for i in range(100)]
     read = matched(many, ["q"], [f"d{i}" for i in range(1, 100)])

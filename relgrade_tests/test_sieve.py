@@ -143,6 +143,13 @@ def test_parquet_against_the_reader_that_explains(tmp_path: Path, seed, odd, shu
         raise AssertionError(lines) from refused
 
 
+@pytest.mark.parametrize("first", [-1, 0, 1])
+def test_ranks_of_parquet_begin_where_they_begin(tmp_path: Path, first: int) -> None:
+    frame = pl.DataFrame({"query_id": ["q1", "q1"], "chunk_id": ["c1", "c2"], "score": [2.0, 1.0]})
+    frame.with_columns(rank=pl.Series([first, first + 1])).write_parquet(tmp_path / "a.parquet")
+    assert agree(tmp_path / "a.parquet") == (first >= 0)
+
+
 @pytest.mark.parametrize("batch", [1, 40, 10**6])
 def test_parquet_in_batches_that_end_inside_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int

@@ -133,8 +133,7 @@ def _all(works: Iterator[Callable[[], T | None]]) -> list[T] | None:
     done: list[T] = []
     ahead = list(islice(works, 2))
     if len(ahead) < 2:  # a small file is not worth a thread
-        done = [result for result in (work() for work in ahead) if result is not None]
-        return done if len(done) == len(ahead) else None
+        return [result for result in (work() for work in ahead) if result is not None] or None
     waiting: deque[Future[T | None]] = deque()
     with ThreadPoolExecutor(THREADS) as pool:
         try:
