@@ -195,7 +195,7 @@ def test_the_same_study_elsewhere_gives_the_same_bytes(walk: Walk, tmp_path: Pat
     assert told[0] == told[1]  # it has the log's digest
     del here["croissant.json"], there["croissant.json"]
     differing = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
-    assert differing <= {"events.jsonl", "manifest.json", "status.json"}
+    assert differing <= {"events.jsonl", "manifest.json", "status.json", "SHA256SUMS"}
     assert manifest(top)["key"] == manifest(walk.at["published"])["key"]
 
 
@@ -253,7 +253,7 @@ def test_recheck_runs_every_check_and_makes_nothing(walk: Walk, tmp_path: Path) 
     told = run(top, of="recheck")
     answered = [e for e in told.events if e.event_type_value == "ASSET_CHECK_EVALUATION"]
     assert told.ok and not told.failed_checks
-    assert len(answered) == len(MADE) + 4
+    assert len(answered) == len(MADE) + 6
     assert told.made == ("revisions",)  # lends the job its partitions
     rewrite(top, "pools", lambda t: t.with_columns(chunk_digest=pl.lit(None, pl.String)))
     study_of(top).path("spot_check").write_bytes(b"")

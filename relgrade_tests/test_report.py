@@ -24,6 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
 from relgrade_assets.io.report import figures, page, pool_figures
+from relgrade_assets.io.report.banner import with_standing
 from relgrade_assets.io.report.drawing import Plot
 from relgrade_assets.io.report.findings import Findings, Words
 from relgrade_assets.io.standing import POST_HOC, Standing, Status
@@ -143,8 +144,8 @@ def test_a_banner_says_that_a_key_does_not_decide(status: Status, why: str, said
     assert said.encode() in made and b"<q1>" not in made
     before = page.render(made_up(standing=standing("valid", "")))
     assert b'role="alert"' not in before
-    assert page.with_standing(before, bad) == made
-    assert page.with_standing(made, standing("valid", "")) == before
+    assert with_standing(before, bad) == made
+    assert with_standing(made, standing("valid", "")) == before
 
 
 # its tables by hand

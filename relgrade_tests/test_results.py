@@ -21,7 +21,7 @@ from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import events, tracing
 from relgrade_assets.io.leaks import leak_check
-from relgrade_assets.io.publishing import private_strings
+from relgrade_assets.io.private_text import private_strings
 from relgrade_assets.io.report import page, store
 from relgrade_assets.io.study import Study
 from relgrade_assets.schemas import TABLES

@@ -17,6 +17,7 @@ from relgrade_assets.io.frames import content_digest, read_table
 from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.grading_run import Progress, every
 from relgrade_assets.io.progress import first_owed
+from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.resources.tables import as_table, misfits
@@ -29,6 +30,8 @@ CODE_VERSION = "1"
 GRADERS = "graders"
 """The pool of what runs model graders; its limit is Dagster's, each grader's own concurrency is the design's."""
 TELL_SECONDS = 30.0
+RESTS_ON_A_KEY = ("key", "measures", "publication")
+"""Groups of tables that say how their key stands (P35)."""
 SCHEMA = "schema"
 """Name of every table's schema check."""
 
@@ -96,6 +99,8 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
             yield result
             raise dg.Failure(f"{result.description} Nothing was written.", allow_retries=False)
         notices = {f"notice: {n.code}": str(n) for n in study.notices}
+        if spec.group in RESTS_ON_A_KEY and (standing := standing_of(study.log, study.round)) is not None:
+            notices = {"standing": standing.banner or standing.status, **notices}
         yield dg.MaterializeResult(
             asset_key=name,
             value=outcome.frame,

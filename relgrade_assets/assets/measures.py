@@ -7,10 +7,9 @@ import polars as pl
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
 from relgrade_assets.io.freezing import first_reading, require_frozen
+from relgrade_assets.io.measuring import arm_comparisons_of, arm_measures_of, query_measures_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.trusting import trust_of
-from relgrade_assets.methods import arm_tests, estimation
-from relgrade_assets.methods import measures as methods
 
 
 @table
@@ -19,17 +18,8 @@ def query_measures(study: Study, frozen_key: pl.DataFrame, runs: pl.DataFrame, q
     d = study.design
     key = require_frozen(study, frozen_key)
     kept = frozen_key["query_id"].unique().sort().to_list()
-    frame = methods.evaluate(
-        runs,
-        frozen_key,
-        d.measures,
-        relevant_from=d.scale.relevant_from,
-        gain=d.scale.gain,
-        arms=[a.name for a in d.arms],
-        query_ids=kept,
-        top_grade=d.scale.top,
-    )
-    first_reading(study, key)
+    frame = query_measures_of(d, frozen_key, runs)
+    first_reading(study, key, frame)
     headline = frame.filter(pl.col("measure") == d.headline).group_by("arm").agg(pl.col("value").mean()).sort("arm")
     absent = frame.filter(~pl.col("retrieved")).select("arm", "query_id").unique().height
     return Made(
@@ -46,15 +36,7 @@ def query_measures(study: Study, frozen_key: pl.DataFrame, runs: pl.DataFrame, q
 def arm_measures(study: Study, query_measures: pl.DataFrame, query_sample: pl.DataFrame) -> Made:
     """Estimate each arm's measures: plain, by stratum, and weighted by traffic, each with its interval (P38)."""
     d = study.design
-    frame = estimation.arm_measures(
-        query_measures,
-        query_sample,
-        kept=query_measures["query_id"].unique().sort().to_list(),
-        names=d.measures,
-        estimand=d.estimand,
-        seed=d.seed,
-        collapsed_ok=d.declared("collapsed_stratum"),
-    )
+    frame = arm_measures_of(d, query_measures, query_sample)
     top = frame.filter((pl.col("measure") == d.headline) & (pl.col("scope") == "headline")).drop_nulls(
         ["value", "low", "high"]
     )
@@ -70,15 +52,7 @@ def arm_measures(study: Study, query_measures: pl.DataFrame, query_sample: pl.Da
 def arm_comparisons(study: Study, query_measures: pl.DataFrame, query_sample: pl.DataFrame) -> Made:
     """Compare every two arms on every measure: paired differences, test, interval, what moved most (P39)."""
     d = study.design
-    frame = arm_tests.arm_comparisons(
-        query_measures,
-        query_sample,
-        names=d.measures,
-        estimand=d.estimand,
-        seed=d.seed,
-        collapsed_ok=d.declared("collapsed_stratum"),
-        margins={} if d.equivalence_margin is None else {d.headline: d.equivalence_margin},
-    )
+    frame = arm_comparisons_of(d, query_measures, query_sample)
     top = frame.filter(pl.col("measure") == d.headline).with_columns(pair=pl.col("arm") + " - " + pl.col("other"))
     rows = top.drop_nulls(["difference", "low", "high"]).select("pair", "difference", "low", "high").rows()
     said = top.select("pair", "difference", "p", "p_holm", "wins", "ties", "losses").rows()

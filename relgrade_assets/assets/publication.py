@@ -5,7 +5,8 @@ import polars as pl
 
 from relgrade_assets.assets import show
 from relgrade_assets.assets.build import Made, table
-from relgrade_assets.io.publishing import private_strings, publish
+from relgrade_assets.io.private_text import private_strings
+from relgrade_assets.io.publishing import publish
 from relgrade_assets.io.report import store
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods.key import key_digest

@@ -14,6 +14,7 @@ from relgrade_assets.errors import Refused
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.judging import unmet
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.voiding import examine, require_standing
 from relgrade_assets.methods import sampling
 from relgrade_assets.resources.studies import Studies
 
@@ -53,7 +54,16 @@ def _agreement(study: Study) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=not faults, description=said, metadata=numbers)
 
 
+def _standing(study: Study) -> dg.AssetCheckResult:
+    found = examine(study)
+    if found is None:
+        return dg.AssetCheckResult(passed=True, description="no key of this round is frozen")
+    said = found.banner or found.why
+    return dg.AssetCheckResult(passed=found.decides, description=said, metadata={"standing": found.status})
+
+
 def _freeze(study: Study) -> dg.AssetCheckResult:
+    require_standing(study)
     frame: pl.DataFrame = study.load("frozen_key")
     key = require_frozen(study, frame)
     return dg.AssetCheckResult(
@@ -61,9 +71,12 @@ def _freeze(study: Study) -> dg.AssetCheckResult:
     )
 
 
+_STANDS = "P35: no grade was found changed since measures were read."
 GATE_CHECKS = [
     gate("query_sample", "traffic_shares_close", "P9: the strata's traffic shares sum to 1 within 1e-9.", _shares),
     gate("query_sample", "set_size", "P9: the set's size is the sum of min(target, stratum's size).", _size),
     gate("verdicts", "agreement_gate", "P28: every gate passed, on the grades that are present.", _agreement),
-    gate("frozen_key", "freeze_gate", "P29, P33: the table is the key that was frozen.", _freeze),
+    gate("frozen_key", "freeze_gate", "P29, P33, P35: the table is the key that was frozen, and stands.", _freeze),
+    gate("query_measures", "measured_key_stands", _STANDS, _standing),
+    gate("published_key", "published_key_stands", _STANDS, _standing),
 ]

@@ -17,7 +17,9 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import checking, checklist, history, progress, worksheets
 from relgrade_assets.io.atomic import create_folder, write_bytes
 from relgrade_assets.io.next_steps import next_steps
+from relgrade_assets.io.standing import banners
 from relgrade_assets.io.study import open_study
+from relgrade_assets.io.voiding import examine
 from relgrade_assets.protocol.design import NAME
 
 
@@ -96,6 +98,7 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
     whom.
     """
     study = open_study(home(), name)
+    standing = examine(study)
     steps = progress.steps(study)
     items = checklist.items(study, steps)
     due = next_steps(study, steps)
@@ -107,6 +110,7 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
                 {
                     "experiment": name,
                     "round": study.round,
+                    "standing": standing.record() if standing else None,
                     "next": [{"who": n.who, "what": n.what, "command": n.command} for n in due],
                     "tables": rows,
                     "checklist": checks,
@@ -117,6 +121,8 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
         )
     else:
         say(f"{name}, round {study.round}: {study.design.title}")
+        for banner in banners(study.log):
+            say(banner)
         _lines([(s.state, s.table, s.text) for s in steps], say)
         for line in history.lines(history.side_by_side(study)):
             say(line)
@@ -127,7 +133,7 @@ def status(name: Name, as_json: Annotated[bool, typer.Option("--json", help="For
         for one in due:
             say(f"  {one}")
     states = {s.state for s in steps}
-    if "refused" in states:
+    if "refused" in states or (standing is not None and not standing.decides):
         stop(NOT_PASSED)
     if "waiting" in states:
         stop(WAITING)

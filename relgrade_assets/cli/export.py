@@ -13,6 +13,8 @@ from relgrade_assets.cli.run import require_tables
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import write_bytes
 from relgrade_assets.io.publishing import published_file
+from relgrade_assets.io.study import open_study
+from relgrade_assets.io.voiding import require_standing
 
 
 class ExportForm(StrEnum):
@@ -34,6 +36,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write; it must not be there yet.")],
 ) -> None:
     """Write the published key as another tool takes it: graders by pseudonym, nothing private."""
+    require_standing(open_study(home(), name))
     study = require_tables(home(), name, "published_key")
     data = published_file(study, form.value)
     if out.exists():

@@ -12,6 +12,7 @@ from relgrade_assets.cli.results import arm_table, where_next
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
 from relgrade_assets.io.study import Study, open_study
+from relgrade_assets.io.voiding import examine
 
 NEXT: dict[str, str] = {
     "intents": "`relgrade review {name} --write review.csv`, fill in the column verdict (ok or change), then "
@@ -76,8 +77,12 @@ def tell(name: str, outcome: Outcome) -> None:
 
 
 def show_published(study: Study) -> None:
-    """The arms with their intervals, the key's hash, and where to look."""
+    """The arms with their intervals, the key's hash, and where to look; first of all how the key stands (P35)."""
     say()
+    standing = examine(study)
+    if standing is not None and standing.banner:
+        say(standing.banner)
+        say()
     say(arm_table(study))
     say(where_next(study))
 

@@ -13,6 +13,7 @@ import polars as pl
 from relgrade_assets.io.calibration import people, uncalibrated
 from relgrade_assets.io.checking import left_of_the_template
 from relgrade_assets.io.progress import Step
+from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
 
@@ -82,6 +83,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
             "measures were first read after the freeze",
             "done" if {"frozen", "first_reading"} <= kinds else "open",
         ),
+        ("P35", "no grade was found changed since measures were read", "done" if _stands(study) else "open"),
         (
             "P45",
             "under a fifth of every arm's top results is unjudged, which counts as not relevant",
@@ -118,6 +120,11 @@ def _of_several_people(study: Study) -> list[tuple[str, str, str]]:
         ("P26", "those who grade were calibrated together first", calibrated),
         ("P26", "they share a tenth of the queries", "declared" if d.declared("little_overlap") else "done"),
     ]
+
+
+def _stands(study: Study) -> bool:
+    found = standing_of(study.log, study.round)
+    return found is not None and found.decides
 
 
 def _of_template(study: Study) -> bool:

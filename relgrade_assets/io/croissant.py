@@ -100,6 +100,20 @@ def croissant_json(
         "distribution": [_file(file, data) for file, data in sorted(files.items())],
         "recordSet": [_records(*record) for record in RECORDS.items() if record[1][0] in files],
     }
+    return _json(content)
+
+
+def with_files(data: bytes, files: Mapping[str, bytes]) -> bytes:
+    """Metadata that was made, with size and digest of the files in `files` as they are now. Raises ValueError or
+    KeyError where it is none.
+    """
+    content = json.loads(data)
+    listed = content["distribution"]
+    content["distribution"] = [_file(f["name"], files[f["name"]]) if f["name"] in files else f for f in listed]
+    return _json(content)
+
+
+def _json(content: dict[str, object]) -> bytes:
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,12 +36,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "frozen": ("round", "key_digest"),
     "first_reading": ("round", "key_digest"),
     "revised": ("round", "what", "by"),
+    "read_again": ("round", "key_digest", "measures_digest"),
     "corrected": ("round", "key_digest"),
     "voided": ("round", "key_digest", "why"),
 }
-"""Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35);
-`calibrated`: one person (`by`) was calibrated with the others under a rubric (P26);
-`alike_taken`: answers were taken although they are another grader's or another round's (P25), graders by pseudonym.
+"""Every kind of event, with the keys that its body has at least. `corrected` is a post-hoc key (P35), `read_again`
+measures of a frozen key made again with other numbers, from other runs; `calibrated`: one person (`by`) was calibrated
+with the others under a rubric (P26); `alike_taken`: answers were taken although they are another grader's or another
+round's (P25), graders by pseudonym.
 
 An opening also has `rubric_digest`, `scale_digest` and the digests of `inputs`; of a round that carries grades `carry`,
 `from` (the round before it in the chain), `rerate` (percent) and `rerate_in` (P30, P43, P44).
@@ -92,9 +94,11 @@ def append(
     *,
     once: bool = False,
     salt: str = "",
+    more: Callable[[sa.Connection], Mapping[str, object]] | None = None,
 ) -> Event:
     """Append one event in one transaction; with `once`, an event of this kind and body that stands already is returned
-    instead. A body that names who decided is salted (`committed`), at random where no `salt` is given.
+    instead. A body that names who decided is salted (`committed`), at random where no `salt` is given; `more` reads in
+    the same transaction what the body gets besides.
 
     Raises Refused where the event contradicts the log: a round opened out of turn, another key frozen for a round
     (P33). Raises ValueError for an unknown kind or a body without its keys.
@@ -106,10 +110,11 @@ def append(
     given = dict(body)
     if body.get(BY):
         body = {**body, SALT: salt or secrets.token_hex(16)}
-    text = canonical_json(dict(body)).decode()
 
     def work(connection: sa.Connection) -> Event:
         before = _read(connection, experiment)
+        whole = {**body, **(more(connection) if more else {})}
+        text = canonical_json(whole).decode()
         if once:
             for event in before:
                 unsalted = {name: value for name, value in event.body.items() if name != SALT}
@@ -119,7 +124,7 @@ def append(
         last = before[-1] if before else None
         seq, prev, when = (last.seq + 1, last.hash, utc_text(at)) if last else (1, GENESIS, utc_text(at))
         event = Event(
-            experiment, seq, when, kind, json.loads(text), prev, event_hash(experiment, seq, when, kind, body, prev)
+            experiment, seq, when, kind, json.loads(text), prev, event_hash(experiment, seq, when, kind, whole, prev)
         )
         row = {
             "experiment": experiment,

@@ -17,6 +17,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import write_bytes
+from relgrade_assets.protocol.canonical import digest, digest_bytes
 
 _META = "relgrade"
 _BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -34,19 +35,20 @@ class Label:
     protocol: str
     inputs: dict[str, str]
     digest: str
+    polars: str = pl.__version__
+    """The Polars that wrote the file: another may write other bytes for the same rows."""
 
     def dumps(self) -> str:
-        """As the text kept inside the file."""
-        return json.dumps(
-            {
-                "table": self.table,
-                "round": self.round,
-                "protocol": self.protocol,
-                "inputs": self.inputs,
-                "digest": self.digest,
-            },
-            sort_keys=True,
-        )
+        """As the text kept inside the file, with a digest of its own, so that no part of it changes unseen."""
+        said = {
+            "table": self.table,
+            "round": self.round,
+            "protocol": self.protocol,
+            "inputs": self.inputs,
+            "digest": self.digest,
+            "polars": self.polars,
+        }
+        return json.dumps({**said, "seal": digest(said)}, sort_keys=True)
 
 
 def content_digest(frame: pl.DataFrame) -> str:
@@ -78,11 +80,16 @@ def _update(total: hashlib._Hash, column: pl.Series) -> None:
 
 def write_table(path: Path, frame: pl.DataFrame, label: Label) -> int:
     """Write `frame` with its label, whole or not at all. Returns the file's size in bytes."""
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", metadata={_META: label.dumps()})
-    data = buffer.getvalue()
+    data = table_bytes(frame, label)
     write_bytes(path, data)
     return len(data)
+
+
+def table_bytes(frame: pl.DataFrame, label: Label) -> bytes:
+    """`frame` with its label as Parquet: the same bytes for the same rows by the same Polars."""
+    buffer = io.BytesIO()
+    frame.rechunk().write_parquet(buffer, compression="zstd", metadata={_META: label.dumps()})
+    return buffer.getvalue()
 
 
 def read_label(path: Path) -> Label | None:
@@ -90,8 +97,12 @@ def read_label(path: Path) -> Label | None:
     if not path.is_file():
         return None
     try:
-        raw = json.loads(pl.read_parquet_metadata(path)[_META])
-        return Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"])
+        text = pl.read_parquet_metadata(path)[_META]
+        raw = json.loads(text)
+        label = Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"], raw["polars"])
+        if label.dumps() != text:
+            raise ValueError("a label that was changed")
+        return label
     except (*_BROKEN, KeyError, ValueError, TypeError) as error:
         raise _unreadable(path, type(error).__name__) from error
 
@@ -133,3 +144,13 @@ def _unreadable(path: Path, why: str) -> Refused:
             )
         ],
     )
+
+
+def bytes_fault(path: Path, frame: pl.DataFrame, label: Label) -> Fault | None:
+    """A stored table, read already, whose file is not, to the byte, what Polars writes for its rows and label; None
+    where it is. Of a file that another release of Polars wrote only rows and label can be held to their digests.
+    """
+    found = path.read_bytes()
+    if label.polars != pl.__version__ or (made := table_bytes(frame, label)) == found:
+        return None
+    return Fault(path.name, f"sha256 {digest_bytes(found)}", f"{digest_bytes(made)}, what its rows are written as")

@@ -8,8 +8,12 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.calibration import require_calibrated
+from relgrade_assets.io import events
+from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.refreshing import baseline
+from relgrade_assets.io.restating import restate
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.voiding import records, require_standing
 from relgrade_assets.methods import key as methods
 from relgrade_assets.protocol.canonical import canonical_json, digest, digest_bytes
 from relgrade_assets.schemas import TABLES
@@ -24,20 +28,31 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     without a calibration (P26), where nothing is left, or where another key of this round is frozen already.
     """
     require_calibrated(study)
+    require_standing(study)
     _require_rateable(study, key)
-    body = methods.canonical_bytes(key.frame)
+    content = methods.canonical_bytes(key.frame)
     sha = methods.key_digest(key.frame)
     lines = [
         canonical_json(row) + b"\n"
         for row in key.unrateable.select("query_id", "chunk_id").sort("query_id", "chunk_id").to_dicts()
     ]
     files = {
-        "key.jsonl": body,
+        "key.jsonl": content,
         "unrateable.jsonl": b"".join(lines),
         "key.json": canonical_json(identity(study, key, verdicts, sha)) + b"\n",
     }
-    study.happened("frozen", {"round": study.round, "key_digest": sha})  # first: it closes the round (P35)
+    body = {"round": study.round, "key_digest": sha}
+    if not any(e.kind == "frozen" and e.round == study.round and e.body["key_digest"] == sha for e in study.log):
+        events.append(  # first: it closes the round (P35)
+            study.ledger,
+            study.name,
+            "frozen",
+            body,
+            study.clock(),
+            more=lambda c: {"records": records(c, study.name, study.round)},
+        )
     study.keys.freeze(study.name, study.round, files)
+    restate(study)
     return sha
 
 
@@ -79,6 +94,7 @@ def require_frozen(study: Study, frame: pl.DataFrame) -> str:
     """The digest of the frozen key, proved to be that of `frame` (P34). Refused where nothing is frozen, or something
     else is.
     """
+    require_standing(study)
     found = methods.key_digest(frame)
     stored = study.keys.load(study.name, study.round)
     logged = [e.body["key_digest"] for e in study.log if e.kind == "frozen" and e.round == study.round]
@@ -97,9 +113,17 @@ def require_frozen(study: Study, frame: pl.DataFrame) -> str:
     return found
 
 
-def first_reading(study: Study, key: str) -> None:
-    """Record that measures of this round's key were read for the first time (P34)."""
-    study.happened("first_reading", {"round": study.round, "key_digest": key})
+def first_reading(study: Study, key: str, measured: pl.DataFrame) -> None:
+    """Record that measures of this round's key were read for the first time, and which (P34); where they are made
+    again with other numbers, that they were.
+    """
+    numbers = content_digest(measured)
+    read = [e for e in study.log if e.kind in ("first_reading", "read_again") and e.round == study.round]
+    if not read or read[-1].body.get("measures_digest") != numbers:
+        body = {"round": study.round, "key_digest": key, "measures_digest": numbers}
+        events.append(
+            study.ledger, study.name, "read_again" if read else "first_reading", body, study.clock(), once=not read
+        )
 
 
 def _require_rateable(study: Study, key: methods.Key) -> None:

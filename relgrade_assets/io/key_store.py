@@ -149,9 +149,8 @@ def _sums(data: bytes, folder: Path) -> dict[str, str]:
     for line in data.decode("utf-8", "replace").splitlines():
         match = _SUM.fullmatch(line)
         if match is None:
-            raise Refused(
-                f"{folder / SUMS} was altered: {line[:80]!r} is no line of it",
-                untouched="Nothing was read from the key.",
-            )
+            mend = "Restore it from a copy of the store."
+            fault = Fault(f"{folder / SUMS}", repr(line[:80]), "a digest, two blanks, a name", mend)
+            raise Refused(f"{folder / SUMS} was altered", [fault], untouched="Nothing was read from the key.")
         listed[match[2]] = match[1]
     return listed

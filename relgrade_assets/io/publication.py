@@ -15,12 +15,17 @@ import polars as pl
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.cells import csv_rows, marked
 from relgrade_assets.io.events import Event, head_of
+from relgrade_assets.io.standing import Standing, standing_of, status_bytes
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.design import Design
 
 SCHEMA = Path(__file__).parent / "manifest.schema.json"
-NOT_LISTED = ("manifest.json", "status.json")
-"""Files whose digests the manifest does not hold: itself, and the one that is remade from the log (P33)."""
+SUMS = "SHA256SUMS"
+SIGNATURE = "manifest.json.sig"
+NOT_LISTED = ("manifest.json", "status.json", SUMS)
+"""Files whose digests the manifest does not hold: itself, the one that is remade from the log (P33), and the list of
+all for `sha256sum --check`. A signature of the manifest may lie beside them.
+"""
 _PAIR = ("query_id", "chunk_id")
 
 
@@ -148,6 +153,9 @@ def manifest(
     those of P45 that this key shows.
     """
     last, length = head_of(events)
+    standing = standing_of(events, int(str(identity["round"])), str(identity["key_sha256"]))
+    if standing is None:
+        raise Refused(f"The event log knows no key {identity['key_sha256']}, so it can't be published")
     listed = {name: data for name, data in sorted(files.items()) if name not in NOT_LISTED}
     return {
         "relgrade": version,
@@ -161,7 +169,29 @@ def manifest(
         "habits": [{"code": n.code, "text": n.text} for n in habits],
         "files": {name: {"bytes": len(data), "sha256": digest_bytes(data)} for name, data in listed.items()},
         "events": {"head": last, "length": length},
+        "status": status_of(standing),
     }
+
+
+def status_of(standing: Standing) -> dict[str, object]:
+    """How the key stood when the manifest was made (P35)."""
+    return {"status": standing.status, "since": standing.since, "why": standing.why}
+
+
+def sealed(files: Mapping[str, bytes], manifest_json: bytes, events: Sequence[Event]) -> dict[str, bytes]:
+    """A published folder whole: `files` with manifest.json, status.json and SHA256SUMS, which has every file's digest
+    but its own.
+    """
+    key = json.loads(manifest_json)["key"]
+    sha = digest_bytes(manifest_json)
+    status = status_bytes(events, round=key["round"], key_digest=key["key_sha256"], manifest=sha)
+    whole = {**files, "manifest.json": manifest_json, "status.json": status}
+    return {**whole, SUMS: sums_bytes({name: digest_bytes(data) for name, data in whole.items()})}
+
+
+def sums_bytes(digests: Mapping[str, str]) -> bytes:
+    """Digests by name as `sha256sum --check` reads them, sorted by name."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())).encode()
 
 
 def manifest_bytes(content: Mapping[str, object]) -> bytes:

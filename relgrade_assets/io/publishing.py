@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from typing import TypedDict
 
 import polars as pl
@@ -18,9 +17,9 @@ from relgrade_assets.io.atomic import replace_folder
 from relgrade_assets.io.croissant import NAME, croissant_json
 from relgrade_assets.io.freezing import require_frozen
 from relgrade_assets.io.leaks import leak_check
+from relgrade_assets.io.private_text import private_strings
 from relgrade_assets.io.rank_eval import rank_eval_json
 from relgrade_assets.io.report.store import stored_report
-from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
 from relgrade_assets.methods.carry_over import pairs_by_round
@@ -113,11 +112,7 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         habits=spoiling,
         **_exceptions(study, tables["grades"]),
     )
-    return {
-        **files,
-        "manifest.json": publication.manifest_bytes(content),
-        "status.json": status_bytes(log, round=study.round, key_digest=sha),
-    }
+    return publication.sealed(files, publication.manifest_bytes(content), log)
 
 
 def _exceptions(study: Study, grades: pl.DataFrame) -> _Exceptions:
@@ -155,19 +150,6 @@ def published_file(study: Study, form: str) -> bytes:
             [Fault(name, found, "the published file", f"`relgrade run {study.name}` publishes again.")],
         )
     return data
-
-
-def private_strings(study: Study, tables: dict[str, pl.DataFrame]) -> Iterator[str]:
-    """All that must not leave where the experiment is private: queries, intents, texts and headers of pooled chunks,
-    reasons, graders' names.
-    """
-    yield from tables["query_sample"]["query"]
-    yield from tables["intents"]["intent"]
-    for table in ("grades", "audit_grades"):
-        yield from tables[table]["reason"].drop_nulls()
-    pooled = study.corpus.join(tables["contributions"], on="chunk_id", how="semi")
-    yield from pooled["text"]
-    yield from pooled["header"]
 
 
 def _pseudonymous(agreement: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:

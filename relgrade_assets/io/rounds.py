@@ -13,6 +13,8 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events
 from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.frames import content_digest, read_table
+from relgrade_assets.io.private_text import refuse_private
+from relgrade_assets.io.restating import restate
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import grading
 from relgrade_assets.methods.comparisons import audited
@@ -157,7 +159,9 @@ def _scale_digest(study: Study) -> str:
 
 
 def _open(study: Study, body: dict[str, object]) -> int:
+    refuse_private(study, {f"--{name}": str(body[name]) for name in ("cause", "what", "by")})
     events.append(study.ledger, study.name, "opened", body, study.clock(), salt=study.salt)
+    restate(study)
     return int(str(body["round"]))
 
 

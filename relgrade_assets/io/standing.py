@@ -97,9 +97,19 @@ def standing_of(log: Sequence[Event], round: int, key_digest: str | None = None)
     return Standing(mine.experiment, round, str(mine.body["key_digest"]), status, since, why, next_round, head_of(log))
 
 
-def status_bytes(log: Sequence[Event], *, round: int, key_digest: str) -> bytes:
-    """status.json, remade from the log (P33, P35). Raises Refused where the log knows nothing of this key."""
+def banners(log: Sequence[Event]) -> list[str]:
+    """What has to be said of every frozen key of an experiment, oldest round first: voids, and what was superseded."""
+    found = [standing_of(log, n) for n in sorted({e.round for e in log if e.kind == "frozen"})]
+    return [s.banner for s in found if s is not None and s.banner]
+
+
+def status_bytes(log: Sequence[Event], *, round: int, key_digest: str, manifest: str | None = None) -> bytes:
+    """status.json, remade from the log (P33, P35), with the sha256 of the manifest beside it where there is one.
+
+    Raises Refused where the log knows nothing of this key.
+    """
     found = standing_of(log, round, key_digest)
     if found is None:
         raise Refused(f"The event log knows no key {key_digest} in round {round}, so it has no status")
-    return (json.dumps(found.record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+    said = found.record() | ({} if manifest is None else {"manifest_sha256": manifest})
+    return (json.dumps(said, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()

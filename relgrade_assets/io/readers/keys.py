@@ -35,7 +35,7 @@ def read_judgments(
 
     P34: raises Refused for a folder without a frozen key and for JSON Lines that are no canonical key, such as grades;
     also as the readers do, and where two judges graded one pair and `group` doesn't say whose grade counts. Notices:
-    read_qrels', key_void.
+    read_qrels', key_void, key_post_hoc, key_superseded.
     """
     if path.is_dir():
         if not (path / KEY).is_file():
@@ -118,9 +118,12 @@ def _as_listed(path: Path, name: str, data: bytes) -> list[Notice]:
         due = next((m[1] for m in listed if m and m[2] == KEY), None)
     if due is not None and due != digest:
         raise Refused(f"{name} was altered after the freeze", [Fault(name, f"sha256 {digest}", f"{due}")])
+    if not status.is_file():
+        status = path.parent.with_suffix(".status.json")  # of the key store, whose folders are never written again
     about = _json(status) if path.name == KEY and status.is_file() else {}
-    if _at(about, "status") in ("void", "post_hoc"):
-        return [Notice("key_void", 1, f"{name}: the key is {_at(about, 'status')}: {_at(about, 'why')}")]
+    found = _at(about, "status")
+    if found in ("void", "post_hoc", "superseded"):
+        return [Notice(f"key_{found}", 1, f"{name}: the key is {found}: {_at(about, 'why')}")]
     return []
 
 

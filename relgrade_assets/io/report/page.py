@@ -18,11 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from relgrade_assets.io.report import figures, pool_figures
+from relgrade_assets.io.report.banner import banner
 from relgrade_assets.io.report.drawing import counted, interval, number, six
 from relgrade_assets.io.report.findings import KEY_AUDITOR, Findings, Words
-from relgrade_assets.io.standing import Standing
 
-_STANDING = re.compile(rb"<!-- standing -->.*?<!-- /standing -->", re.DOTALL)
 _POLICY = re.compile(rb'http-equiv="Content-Security-Policy" content="([^"]+)"')
 _TEMPLATES = Environment(
     loader=PackageLoader("relgrade_assets.io.report"),
@@ -56,18 +55,13 @@ def render(f: Findings, words: Words | None = None) -> bytes:
         number=number,
         counted=counted,
         interval=interval,
-        standing=Markup(_banner(f.standing).decode()),  # noqa: S704
+        standing=Markup(banner(f.standing).decode()),  # noqa: S704
         policy=policy(),
         style=Markup(_packed("templates/report.css")),  # noqa: S704
         script=Markup(script),  # noqa: S704
         plotly=Markup(plotly()),  # noqa: S704
     )
     return page.lstrip().encode()
-
-
-def with_standing(page: bytes, standing: Standing | None) -> bytes:
-    """A page of ours with the banner of how its key stands now (P33, P35)."""
-    return _STANDING.sub(lambda _: _banner(standing), page, count=1)
 
 
 def policy_of(page: bytes) -> str:
@@ -98,12 +92,6 @@ def _packed(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _banner(standing: Standing | None) -> bytes:
-    said = standing.banner if standing else ""
-    box = Markup('<p class="banner {}" role="alert">{}</p>').format(standing.status if standing else "", said)
-    return f"<!-- standing -->{box if said else ''}<!-- /standing -->".encode()
 
 
 def _gate_intervals(f: Findings) -> dict[str, str]:

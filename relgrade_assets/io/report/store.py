@@ -18,6 +18,7 @@ from relgrade_assets.io.atomic import write_bytes
 from relgrade_assets.io.frames import read_table
 from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.report import page
+from relgrade_assets.io.report.banner import with_standing
 from relgrade_assets.io.report.findings import findings_of, words_of
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
@@ -73,4 +74,4 @@ def stored_report(study: Study, version: Version, round_: int | None = None) -> 
         found = "another file than was made" if data else "no such file"
         mend = f"`relgrade run {study.name}` makes it again once `report` is materialised."
         raise Refused(f"The report of round {number} can't be shown", [Fault(path.name, found, sha[:12], mend)])
-    return page.with_standing(data, standing_of(study.log, number))
+    return with_standing(data, standing_of(study.log, number))

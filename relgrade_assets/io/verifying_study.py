@@ -1,0 +1,352 @@
+"""`relgrade verify NAME` (P36): a whole experiment checked with access to all of it: key store, ledger, log, tables,
+measures, published folder.
+
+Every fault names its file under the state folder, all are told at once; nothing is written but a void that is found
+(P35). What a published folder says by itself is verifying.py's to check.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import sqlalchemy as sa
+
+from relgrade_assets.errors import Fault, NotThere, Refused
+from relgrade_assets.io import events, measuring, publication, restating, verifying
+from relgrade_assets.io.croissant import NAME
+from relgrade_assets.io.events import Event
+from relgrade_assets.io.frames import Label, bytes_fault, content_digest, read_label, read_table
+from relgrade_assets.io.publishing import REPORT
+from relgrade_assets.io.report.store import stored_report
+from relgrade_assets.io.standing import Standing, standing_of, status_bytes
+from relgrade_assets.io.study import Study
+from relgrade_assets.io.voiding import RECORDED, altered, examine
+from relgrade_assets.methods import grading
+from relgrade_assets.methods import key as key_methods
+from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
+from relgrade_assets.schemas import TABLES
+
+Outcome = Iterator[Fault | str]
+Held = dict[str, tuple[pl.DataFrame, Label]]
+Tables = dict[Path, tuple[pl.DataFrame, Label]]
+_REMADE = ("manifest.json", "status.json", "events.jsonl", NAME, publication.SUMS)
+"""Published files that are remade when the log says something new of the key."""
+_PUBLISHED = {
+    "measures.parquet": "arm_measures",
+    "query_measures.parquet": "query_measures",
+    "arm_comparisons.parquet": "arm_comparisons",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StudyChecked:
+    """Faults by file; what was checked; what could not be, and why; the folder's own check where one is published."""
+
+    faults: tuple[Fault, ...]
+    checked: tuple[str, ...]
+    left_out: tuple[str, ...]
+    standing: Standing | None
+    chain: tuple[str, ...]
+    keys: tuple[str, ...]
+    folder: verifying.Checked | None
+
+
+def check_study(study: Study) -> StudyChecked:
+    """Check everything that is kept of an experiment. Raises Refused where nothing was recorded yet."""
+    if not study.has_ledger:
+        fault = Fault(study.home.ledger_url.rsplit("/", 1)[-1], "no ledger", "a study that has begun")
+        raise Refused(f"Nothing of {study.name} is recorded yet, so there is nothing to verify", [fault])
+    faults: list[Fault] = []
+    checked: list[str] = []
+    left: list[str] = []
+    log: list[Event] = []
+    standing: Standing | None = None
+
+    def part(what: str, outcome: Outcome) -> bool:
+        said = []
+        try:
+            for one in outcome:
+                said.append(one)
+        except Refused as refused:
+            said += list(refused.faults) or [Fault(what, refused.what, "what was written")]
+        except NotThere as missing:
+            said.append(f"{what} ({missing})")
+        faults.extend(x for x in said if isinstance(x, Fault))
+        left.extend(x for x in said if isinstance(x, str))
+        checked.extend([] if any(isinstance(x, str) for x in said) else [what])
+        return not any(isinstance(x, Fault) for x in said)
+
+    part("the ledger's database", _database(study))
+    try:
+        log = study.log
+    except Refused as refused:
+        said = refused.faults or [Fault("events", refused.what, "the event log")]
+        faults += [Fault(f"ledger.sqlite, {f.where}", f.found, f.expected, f.mend) for f in said]
+    ready = part("the event log's chain", _chain(log))
+    for frozen in [e for e in log if e.kind == "frozen"]:
+        part(f"the ledger's rows of round {frozen.round}", iter(altered(study, frozen)))
+        ready = part(f"the key store, round {frozen.round}", _stored(study, log, frozen)) and ready
+    tables: Tables = {}
+    sound = part("tables", _tables(study, tables))
+    if sound:
+        part("reports", _reports(study, tables))
+    if sound and log and ready:
+        part("key and measures made again", _remade(study, log, tables))
+    folder, found = study.home.published / study.name, None
+    if folder.is_dir() and log:
+        found = verifying.check_folder(folder)
+        faults += [Fault(f"published/{study.name}/{f.where}", f.found, f.expected, f.mend) for f in found.faults]
+        part("the published folder against store and tables", _published(study, log, folder, tables))
+    if log:
+        standing = examine(study)
+        left += [f"{f.where} is not current: {f.found}" for f in _outdated(study)]
+    keys = tuple(str(e.body["key_digest"]) for e in log if e.kind == "frozen")
+    return StudyChecked(
+        tuple(dict.fromkeys(faults)), tuple(checked), tuple(left), standing, tuple(e.hash for e in log), keys, found
+    )
+
+
+def _database(study: Study) -> Outcome:
+    where = "ledger.sqlite" if study.ledger.sqlite else "the ledger"
+    if not study.ledger.sqlite:
+        return
+
+    def work(connection: sa.Connection) -> list[Fault]:
+        said = [str(x) for x in connection.execute(sa.text("PRAGMA integrity_check(20)")).scalars()]
+        names = set(connection.execute(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars())
+        gone = [f"{t}_no_{how}" for t in (*RECORDED, "events") for how in ("update", "delete")]
+        broken = [line[:120] for line in said if line != "ok"]
+        return [Fault(where, line, "a sound database", "Restore it from a copy.") for line in broken] + [
+            Fault(where, f"no trigger {name}", "the database's own refusal of changes", "Somebody took it away.")
+            for name in gone
+            if name not in names
+        ]
+
+    yield from study.ledger.read(work)
+
+
+def _chain(log: list[Event]) -> Outcome:
+    for fault in events.check_chain(log):
+        yield Fault(f"ledger.sqlite, {fault.where}", fault.found, fault.expected, fault.mend)
+    rounds = [e.round for e in log if e.kind == "opened"]
+    if rounds != list(range(1, len(rounds) + 1)):
+        yield Fault("ledger.sqlite, events", f"openings of the rounds {rounds}", "each round opened once, in order")
+    frozen: dict[int, tuple[int, object]] = {}
+    for e in log:
+        if e.kind == "frozen" and frozen.setdefault(e.round, (e.seq, e.body["key_digest"]))[1] != e.body["key_digest"]:
+            yield Fault(f"ledger.sqlite, event {e.seq}", "another key of a frozen round", "one key a round (P33)")
+        if e.kind in ("first_reading", "read_again") and e.round not in frozen:
+            yield Fault(f"ledger.sqlite, event {e.seq}", "measures read before the freeze", "after it (P34)")
+
+
+def _stored(study: Study, log: list[Event], frozen: Event) -> Outcome:
+    key, top = str(frozen.body["key_digest"]), study.home.state
+    try:
+        files = study.keys.load(study.name, frozen.round, key_digest=key)
+    except Refused as refused:
+        where = study.keys.folder(study.name, frozen.round).relative_to(top)
+        for fault in refused.faults or [Fault(str(where), refused.what, "the key that was frozen")]:
+            yield Fault(fault.where.removeprefix(f"{top}/"), fault.found, fault.expected, fault.mend)
+        return
+    where = study.keys.folder(study.name, frozen.round).relative_to(top)
+    about = json.loads(files["key.json"])
+    whose = (about["round"], about["key_sha256"])
+    if canonical_json(about) + b"\n" != files["key.json"] or whose != (frozen.round, key):
+        yield Fault(f"{where}/key.json", "another key's identity", f"round {frozen.round}, {key}")
+    path = restating.status_path(study, frozen.round)
+    found = path.read_bytes() if path.is_file() else b""
+    if not _stated(found, log, frozen.round, key):
+        mend = f"It is remade by the next `relgrade run {study.name}`."
+        yield Fault(str(path.relative_to(top)), "not how the log says the key stands", "status.json of the log", mend)
+
+
+def _stated(found: bytes, log: list[Event], round: int, key: str) -> bool:
+    """Whether a status file says what the log said of the key at its length then, and still says."""
+    said = verifying.loaded(found)
+    at = said.get("events") if isinstance(said, dict) else None
+    length = at.get("length") if isinstance(at, dict) else None
+    if not isinstance(length, int) or not 0 < length <= len(log):
+        return False
+    try:
+        then = status_bytes(log[:length], round=round, key_digest=key)
+    except Refused:
+        return False
+    return found == then and _words(standing_of(log, round, key)) == _words(standing_of(log[:length], round, key))
+
+
+def _words(standing: Standing | None) -> tuple[str, ...]:
+    return () if standing is None else (standing.status, standing.since, standing.why)
+
+
+def _tables(study: Study, sound: Tables) -> Outcome:
+    base = study.home.state / "tables" / study.name
+    for path in sorted(p for p in base.rglob("*") if not p.is_dir() or p.is_symlink()):
+        where = str(path.relative_to(study.home.state))
+        table = path.stem
+        parts = path.relative_to(base).parts
+        due = ("rounds", parts[1]) if len(parts) == 3 and parts[1].isdecimal() else ()
+        if path.is_symlink() or table not in TABLES or path.suffix != ".parquet" or parts[:-1] != due:
+            yield Fault(where, "a file that is no table of this study", "its tables alone", "Take it out.")
+            continue
+        try:
+            frame, label = read_table(path), read_label(path)
+        except Refused as refused:
+            for f in refused.faults:
+                yield Fault(where, f.found, f.expected, f.mend)
+            continue
+        fault = bytes_fault(path, frame, label) if label is not None else None
+        if fault is not None:
+            yield Fault(where, fault.found, fault.expected, f"`relgrade run {study.name}` writes it again.")
+        elif label is not None and (label.table, label.round) != (table, int(due[1]) if due else None):
+            yield Fault(where, f"the table {label.table} of round {label.round}", "the table that its name says")
+        elif label is not None:
+            sound[path] = (frame, label)
+
+
+def _reports(study: Study, tables: Tables) -> Outcome:
+    """Every round's report, both versions, against the digests in the table `report`."""
+    base = study.home.state / "reports" / study.name
+    for folder in sorted(base.iterdir()) if base.is_dir() else []:
+        n = int(folder.name.removeprefix("round-")) if folder.name.removeprefix("round-").isdecimal() else 0
+        held = tables.get(study.path("report", n)) if n else None
+        due = {f"{version}.html": sha for version, _, sha in held[0].iter_rows()} if held else {}
+        there = {p.name: digest_bytes(p.read_bytes()) if p.is_file() else "" for p in sorted(folder.iterdir())}
+        for name in sorted({*due, *there}):
+            if there.get(name) != due.get(name):
+                found = f"sha256 {there[name]}" if name in there else "no such file"
+                where = str((folder / name).relative_to(study.home.state))
+                yield Fault(where, found, due.get(name, "no report of that name"), "Materialise `report` again.")
+
+
+def _remade(study: Study, log: list[Event], tables: Tables) -> Outcome:
+    """Every frozen round's key from its grades, and its measures from key and runs, against what is stored."""
+    for frozen in [e for e in log if e.kind == "frozen"]:
+        n = frozen.round
+        held = {t: tables[study.path(t, n)] for t in TABLES if study.path(t, n) in tables}
+        about = json.loads(study.keys.load(study.name, n)["key.json"])
+        for table, then in about["inputs"].items():
+            if table in held and TABLES[table].per_round and held[table][1].digest != then:
+                found = f"content digest {held[table][1].digest}"
+                yield Fault(_named(study, table, n), found, f"{then}, of which the key was frozen")
+        if n != study.round or study.design.protocol_digest(study.rubric) != about["protocol_sha256"]:
+            yield f"measures of round {n} (the design is another's by now)"
+            continue
+        yield from _key_again(study, held, str(frozen.body["key_digest"]), n)
+        yield from _measures_again(study, held, log, n)
+
+
+def _key_again(study: Study, held: Held, key: str, n: int) -> Outcome:
+    d = study.design
+    needed = ("grades", "pools", "query_sample", "frozen_key")
+    if set(needed) - set(held):
+        yield "the key from grades (tables are missing)"
+        return
+    grades, pools, sample, frozen = (held[t][0] for t in needed)
+    made = key_methods.build(
+        grading.combine(grades, order=d.key_graders, rule=d.combine),
+        pools,
+        sample,
+        relevant_from=d.scale.relevant_from,
+    )
+    for table, frame in (("grades", made.frame), ("frozen_key", frozen)):
+        found = key_methods.key_digest(frame)
+        if found != key:
+            yield Fault(_named(study, table, n), f"a key with sha256 {found}", f"{key}, the frozen one")
+
+
+def _measures_again(study: Study, held: Held, log: list[Event], n: int) -> Outcome:
+    d = study.design
+    if {"runs", "query_measures", "frozen_key"} - set(held):
+        yield "measures (none are stored)"
+        return
+    labels = {t: label for t, (_, label) in held.items()}
+    runs, each = labels["runs"], labels["query_measures"]
+    read = [e.body for e in log if e.round == n and e.kind in ("first_reading", "read_again")]
+    if not read or read[-1].get("measures_digest") != each.digest:
+        due = f"{read[-1].get('measures_digest')}, as the log has it (P34)" if read else "a reading in the log (P34)"
+        yield Fault(_named(study, "query_measures", n), f"content digest {each.digest}", due)
+    if each.inputs.get("runs") != runs.digest:
+        yield "measures from runs (the runs are others by now)"
+        return
+    made = {"query_measures": measuring.query_measures_of(d, held["frozen_key"][0], held["runs"][0])}
+    sample = labels.get("query_sample")
+    for table, make in (
+        ("arm_measures", measuring.arm_measures_of),
+        ("arm_comparisons", measuring.arm_comparisons_of),
+    ):
+        label = labels.get(table)
+        if label is not None and sample is not None and label.inputs.get("query_sample") == sample.digest:
+            made[table] = make(d, made["query_measures"], held["query_sample"][0])
+    for table, frame in made.items():
+        due = content_digest(frame)
+        if labels[table].digest != due:
+            found = f"content digest {labels[table].digest}"
+            yield Fault(_named(study, table, n), found, f"{due}, measured again from key and runs")
+
+
+def _published(study: Study, log: list[Event], folder: Path, tables: Tables) -> Outcome:
+    where = f"published/{study.name}"
+    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    content = verifying.loaded(files.get("manifest.json", b""))
+    about = content.get("key") if isinstance(content, dict) else None
+    if not isinstance(about, dict) or not isinstance(about.get("round"), int):
+        return
+    n = about["round"]
+    if not study.keys.exists(study.name, n):
+        yield Fault(f"{where}/manifest.json", f"a key of round {n}", "a round whose key is in the store")
+        return
+    try:
+        stored = study.keys.load(study.name, n)
+    except Refused:  # told already
+        return
+    for name in ("key.jsonl", "unrateable.jsonl"):
+        if files.get(name) != stored[name]:
+            yield Fault(f"{where}/{name}", "not the stored key's", f"sha256 {digest_bytes(stored[name])}")
+    if about != json.loads(stored["key.json"]):
+        yield Fault(f"{where}/manifest.json", "another identity of the key", "that of key.json in the store")
+    known = files.get("events.jsonl", b"").count(b"\n")
+    if files.get("events.jsonl") != events.as_jsonl(log[:known], publication.pseudonyms(study.design)):
+        found = f"{known} events that are not the first {known} of {len(log)} in the ledger"
+        yield Fault(f"{where}/events.jsonl", found, "the log as it stood then")
+    elif _words(standing_of(log, n, about["key_sha256"])) != _words(standing_of(log[:known], n, about["key_sha256"])):
+        mend = f"`relgrade run {study.name}` remakes it."
+        yield Fault(f"{where}/status.json", "how the key stood once", "how it stands by the log now", mend)
+    for name, table in _PUBLISHED.items():
+        held = tables.get(study.path(table, n))
+        if held is not None and name in files and _rows_digest(files[name]) != held[1].digest:
+            yield Fault(f"{where}/{name}", "other rows", f"content digest {held[1].digest}, the table {table}")
+    if study.path("published_key", n) in tables:
+        for name, _, sha in tables[study.path("published_key", n)][0].iter_rows():
+            if name not in _REMADE and not name.endswith(".html") and digest_bytes(files.get(name, b"")) != sha:
+                found = f"sha256 {digest_bytes(files[name])}" if name in files else "no such file"
+                yield Fault(f"{where}/{name}", found, f"{sha}, as it was published")
+    if REPORT in files:
+        try:
+            if stored_report(study, "public", n) != files[REPORT]:
+                yield Fault(f"{where}/{REPORT}", "another page", "the stored report of that round")
+        except (Refused, NotThere):  # told already, or not kept
+            pass
+
+
+def _rows_digest(data: bytes) -> str:
+    """Content digest of a Parquet file; empty where it can't be read."""
+    try:
+        return content_digest(pl.read_parquet(io.BytesIO(data)))
+    except (pl.exceptions.PolarsError, OSError, TypeError):
+        return ""
+
+
+def _outdated(study: Study) -> list[Fault]:
+    try:
+        return study.outdated("published_key")
+    except (Refused, NotThere):
+        return []
+
+
+def _named(study: Study, table: str, n: int) -> str:
+    return str(study.path(table, n).relative_to(study.home.state))
