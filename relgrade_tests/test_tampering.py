@@ -22,6 +22,7 @@ from conftest import FULL
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import anchors, croissant, events, publication, signing
+from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.verifying import Checked, check_files, check_folder
 from relgrade_assets.io.verifying_study import check_study
 from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
@@ -144,7 +145,7 @@ def resealed(files: Files, content: dict[str, Any]) -> Files:
     except Refused:
         manifest = publication.manifest_bytes(content)
         whole = {**kept, "manifest.json": manifest, "status.json": files["status.json"]}
-        return {**whole, publication.SUMS: publication.sums_bytes({n: digest_bytes(d) for n, d in whole.items()})}
+        return {**whole, publication.SUMS: sums_bytes({n: digest_bytes(d) for n, d in whole.items()})}
 
 
 def rechained(log: list[events.Event], body: Callable[[events.Event], dict[str, Any]]) -> list[events.Event]:

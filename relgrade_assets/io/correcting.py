@@ -18,6 +18,7 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events, measuring, publication
 from relgrade_assets.io.atomic import replace_folder
 from relgrade_assets.io.frames import read_label, read_table
+from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.private_text import refuse_private
 from relgrade_assets.io.readers.records import Column, collect_records
 from relgrade_assets.io.standing import Standing, standing_of, status_bytes
@@ -67,9 +68,7 @@ def correct(study: Study, path: Path, *, name: str, why: str, by: str) -> Correc
     new = combined.join(rows, on=_PAIR, how="left").with_columns(
         grade=pl.coalesce("is", "grade"), unrateable=pl.col("unrateable") & pl.col("is").is_null()
     )
-    key = methods.build(
-        new.drop("is"), tables["pools"], tables["query_sample"], relevant_from=d.scale.relevant_from
-    )
+    key = methods.build(new.drop("is"), tables["pools"], tables["query_sample"], relevant_from=d.scale.relevant_from)
     sha = methods.key_digest(key.frame)
     query_measures = measuring.query_measures_of(d, key.frame, tables["runs"])
     arms = measuring.arm_measures_of(d, query_measures, tables["query_sample"])
@@ -85,7 +84,7 @@ def correct(study: Study, path: Path, *, name: str, why: str, by: str) -> Correc
         "measures.parquet": _parquet(arms),
         "status.json": status_bytes(study.log, round=study.round, key_digest=sha),
     }
-    files[publication.SUMS] = publication.sums_bytes({n: digest_bytes(data) for n, data in files.items()})
+    files[publication.SUMS] = sums_bytes({n: digest_bytes(data) for n, data in files.items()})
     folder = study.home.state / "post-hoc" / study.name / f"round-{study.round}-{sha[:12]}"
     replace_folder(folder, files)
     standing = standing_of(study.log, study.round, sha)

@@ -4,6 +4,8 @@ frozen key (P34).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
@@ -12,6 +14,7 @@ from relgrade_assets.io import events
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.restating import restate
+from relgrade_assets.io.standing import kept_files
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import records, require_standing
 from relgrade_assets.methods import key as methods
@@ -25,7 +28,8 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     """Put the key into the write-once store and the freeze into the event log. Returns the key's digest.
 
     Refused where more of the pool is unrateable than the protocol allows undeclared (P19), where several people graded
-    without a calibration (P26), where nothing is left, or where another key of this round is frozen already.
+    without a calibration (P26), where nothing is left, or where another key of this round, or this one with other
+    particulars, is frozen already.
     """
     require_calibrated(study)
     require_standing(study)
@@ -41,8 +45,12 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
         "unrateable.jsonl": b"".join(lines),
         "key.json": canonical_json(identity(study, key, verdicts, sha)) + b"\n",
     }
-    body = {"round": study.round, "key_digest": sha}
-    if not any(e.kind == "frozen" and e.round == study.round and e.body["key_digest"] == sha for e in study.log):
+    digests = {name: digest_bytes(data) for name, data in files.items()}
+    body = {"round": study.round, "key_digest": sha, "files": digests}
+    log = study.log
+    if any(e.kind == "frozen" and e.round == study.round and e.body["key_digest"] == sha for e in log):
+        _require_as_logged(study, digests, kept_files(log, study.round) or digests)
+    else:
         events.append(  # first: it closes the round (P35)
             study.ledger,
             study.name,
@@ -54,6 +62,18 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     study.keys.freeze(study.name, study.round, files)
     restate(study)
     return sha
+
+
+def _require_as_logged(study: Study, digests: Mapping[str, str], logged: Mapping[str, str]) -> None:
+    """A freeze that was cut short is finished with what it logged, or not at all (P33)."""
+    odd = [name for name in sorted({*digests, *logged}) if digests.get(name) != logged.get(name)]
+    if odd:
+        mend = "Put back what the key was made from, or open the next round with `relgrade revise`."
+        raise Refused(
+            f"Round {study.round} of {study.name} is frozen, and was made from something else",
+            [Fault(n, f"sha256 {digests.get(n)}", f"{logged.get(n)}, as the event log has it", mend) for n in odd],
+            untouched="The frozen key stands.",
+        )
 
 
 def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -> dict[str, object]:
@@ -96,8 +116,9 @@ def require_frozen(study: Study, frame: pl.DataFrame) -> str:
     """
     require_standing(study)
     found = methods.key_digest(frame)
-    stored = study.keys.load(study.name, study.round)
-    logged = [e.body["key_digest"] for e in study.log if e.kind == "frozen" and e.round == study.round]
+    log = study.log
+    stored = study.keys.load(study.name, study.round, digests=kept_files(log, study.round))
+    logged = [e.body["key_digest"] for e in log if e.kind == "frozen" and e.round == study.round]
     frozen = digest_bytes(stored["key.jsonl"])
     if not found == frozen or logged != [frozen]:
         raise Refused(

@@ -78,8 +78,7 @@ class KeyStore:
                 f"{', '.join(map(repr, odd))} missing or not a name for its files"
             )
         digests = {name: digest_bytes(data) for name, data in sorted(files.items())}
-        sums = "".join(f"{value}  {name}\n" for name, value in digests.items()).encode()
-        if create_folder(folder, {**files, SUMS: sums}, mode=0o444):
+        if create_folder(folder, {**files, SUMS: sums_bytes(digests)}, mode=0o444):
             return Frozen(folder, experiment, round, digests[KEY], dict(files), new=True)
         stored = Frozen(folder, experiment, round, digests[KEY], self.load(experiment, round))
         both = {
@@ -104,11 +103,19 @@ class KeyStore:
             )
         return stored
 
-    def load(self, experiment: str, round: int, *, key_digest: str | None = None) -> dict[str, bytes]:
+    def load(
+        self,
+        experiment: str,
+        round: int,
+        *,
+        key_digest: str | None = None,
+        digests: Mapping[str, str] | None = None,
+    ) -> dict[str, bytes]:
         """The bytes of the round's files, every one hashed again. Raises Refused naming each file that was altered,
         added or taken away.
 
-        With `key_digest` (the event log's), also where the store was rewritten consistently to hold another key.
+        With `key_digest` (the event log's), also where the store was rewritten consistently to hold another key; with
+        `digests` (every file's, from the log), the list of digests itself is told from the files that it lists.
         """
         folder = self.folder(experiment, round)
         if not folder.is_dir():
@@ -119,20 +126,16 @@ class KeyStore:
             found = {path.name: path.read_bytes() for path in paths if path not in odd}
         except OSError as error:
             raise Refused(f"The key at {folder} can't be read: {error.strerror}") from error
-        listed = _sums(found.pop(SUMS, b""), folder)
+        sums = found.pop(SUMS, b"")
         faults = [Fault(f"{path}", "a link or a folder", "a plain file") for path in odd]
+        if digests is not None and sums != sums_bytes(digests):
+            faults.append(_fault(folder / SUMS, f"sha256 {digest_bytes(sums)}", f"{digest_bytes(sums_bytes(digests))}"))
+        listed = _sums(sums, folder) if digests is None else dict(digests)
         for name in sorted({*found, *listed, *REQUIRED}):
             old = listed.get(name, "no such file")
             new = digest_bytes(found[name]) if name in found else "no file"
             if old != new:
-                faults.append(
-                    Fault(
-                        f"{folder / name}",
-                        f"sha256 {new}" if name in found else new,
-                        old,
-                        "Restore it from a copy of the store.",
-                    )
-                )
+                faults.append(_fault(folder / name, f"sha256 {new}" if name in found else new, old))
         if not faults and key_digest is not None and listed[KEY] != key_digest:
             faults.append(Fault(f"{folder / KEY}", f"sha256 {listed[KEY]}", f"{key_digest}, as the event log has it"))
         if faults:
@@ -144,13 +147,21 @@ class KeyStore:
         return found
 
 
+def sums_bytes(digests: Mapping[str, str]) -> bytes:
+    """Digests by name as `sha256sum --check` reads them, sorted by name."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())).encode()
+
+
+def _fault(path: Path, found: str, expected: str) -> Fault:
+    return Fault(f"{path}", found, expected, "Restore it from a copy of the store.")
+
+
 def _sums(data: bytes, folder: Path) -> dict[str, str]:
     listed = {}
     for line in data.decode("utf-8", "replace").splitlines():
         match = _SUM.fullmatch(line)
         if match is None:
-            mend = "Restore it from a copy of the store."
-            fault = Fault(f"{folder / SUMS}", repr(line[:80]), "a digest, two blanks, a name", mend)
+            fault = _fault(folder / SUMS, repr(line[:80]), "a digest, two blanks, a name")
             raise Refused(f"{folder / SUMS} was altered", [fault], untouched="Nothing was read from the key.")
         listed[match[2]] = match[1]
     return listed

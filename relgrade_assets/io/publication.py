@@ -15,6 +15,7 @@ import polars as pl
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.cells import csv_rows, marked
 from relgrade_assets.io.events import Event, head_of
+from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.standing import Standing, standing_of, status_bytes
 from relgrade_assets.protocol.canonical import digest_bytes
 from relgrade_assets.protocol.design import Design
@@ -187,11 +188,6 @@ def sealed(files: Mapping[str, bytes], manifest_json: bytes, events: Sequence[Ev
     status = status_bytes(events, round=key["round"], key_digest=key["key_sha256"], manifest=sha)
     whole = {**files, "manifest.json": manifest_json, "status.json": status}
     return {**whole, SUMS: sums_bytes({name: digest_bytes(data) for name, data in whole.items()})}
-
-
-def sums_bytes(digests: Mapping[str, str]) -> bytes:
-    """Digests by name as `sha256sum --check` reads them, sorted by name."""
-    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())).encode()
 
 
 def manifest_bytes(content: Mapping[str, object]) -> bytes:

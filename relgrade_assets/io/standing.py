@@ -103,6 +103,15 @@ def banners(log: Sequence[Event]) -> list[str]:
     return [s.banner for s in found if s is not None and s.banner]
 
 
+def kept_files(log: Sequence[Event], round: int) -> dict[str, str] | None:
+    """Digest of each file that the store keeps of the round's key, by name, from the freeze's line of the log; None
+    where it has none.
+    """
+    mine = next((e for e in log if e.kind == "frozen" and e.round == round), None)
+    held = mine.body.get("files") if mine else None
+    return {str(name): str(value) for name, value in held.items()} if isinstance(held, dict) else None
+
+
 def status_bytes(log: Sequence[Event], *, round: int, key_digest: str, manifest: str | None = None) -> bytes:
     """status.json, remade from the log (P33, P35), with the sha256 of the manifest beside it where there is one.
 

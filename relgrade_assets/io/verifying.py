@@ -18,6 +18,7 @@ import jsonschema
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events, publication, verifying_content
+from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.standing import Standing, standing_of, status_bytes
 from relgrade_assets.protocol.canonical import digest_bytes
 
@@ -171,7 +172,7 @@ def _altered(
         rest[STATUS] = actual[STATUS]
     if publication.SUMS not in files:
         wrong(publication.SUMS, "no such file", "the digests of all files")
-    elif borne_out and STATUS not in altered and files[publication.SUMS] != publication.sums_bytes(rest):
+    elif borne_out and STATUS not in altered and files[publication.SUMS] != sums_bytes(rest):
         odd = sorted(n for n in {*sums, *rest} if sums.get(n) != rest.get(n))
         found = f"other lines for {', '.join(map(repr, odd))}" if odd else "lines in another form or order"
         wrong(publication.SUMS, found, "those of the files as they were published")

@@ -168,9 +168,7 @@ def _by_grader(folder: _Folder) -> Outcome:
 
 def _judgments(folder: _Folder) -> Outcome:
     private = folder.manifest["private"]
-    yield from _same(
-        folder, "judgments.json", publication.judgments_json(folder.key, folder.sample, private=private)
-    )
+    yield from _same(folder, "judgments.json", publication.judgments_json(folder.key, folder.sample, private=private))
 
 
 def _pools(folder: _Folder) -> Outcome:
@@ -181,9 +179,7 @@ def _pools(folder: _Folder) -> Outcome:
         yield Fault("pools.jsonl", f"the arms {', '.join(strangers)}", "arms that the manifest names")
     pooled = pl.DataFrame(found, schema={"query_id": pl.String, "arm": pl.String}, orient="row")
     depth, private = folder.about["depth"], folder.manifest["private"]
-    due = publication.pools_jsonl(
-        folder.key, folder.unrateable, folder.sample, pooled, depth=depth, private=private
-    )
+    due = publication.pools_jsonl(folder.key, folder.unrateable, folder.sample, pooled, depth=depth, private=private)
     yield from _same(folder, "pools.jsonl", due)
 
 

@@ -23,7 +23,7 @@ from relgrade_assets.io.events import Event
 from relgrade_assets.io.frames import Label, bytes_fault, content_digest, read_label, read_table
 from relgrade_assets.io.publishing import REPORT
 from relgrade_assets.io.report.store import stored_report
-from relgrade_assets.io.standing import Standing, standing_of, status_bytes
+from relgrade_assets.io.standing import Standing, kept_files, standing_of, status_bytes
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import RECORDED, altered, examine
 from relgrade_assets.methods import grading
@@ -147,7 +147,7 @@ def _chain(log: list[Event]) -> Outcome:
 def _stored(study: Study, log: list[Event], frozen: Event) -> Outcome:
     key, top = str(frozen.body["key_digest"]), study.home.state
     try:
-        files = study.keys.load(study.name, frozen.round, key_digest=key)
+        files = study.keys.load(study.name, frozen.round, key_digest=key, digests=kept_files(log, frozen.round))
     except Refused as refused:
         where = study.keys.folder(study.name, frozen.round).relative_to(top)
         for fault in refused.faults or [Fault(str(where), refused.what, "the key that was frozen")]:

@@ -22,8 +22,7 @@ from relgrade_assets.io.study import Study
 from relgrade_assets.protocol.canonical import canonical_json
 
 RECORDED: dict[str, sa.Table] = {
-    t.name: t
-    for t in (tables.answers, tables.refusals, tables.reviews, tables.issued, tables.prompts, tables.attempts)
+    t.name: t for t in (tables.answers, tables.refusals, tables.reviews, tables.issued, tables.prompts, tables.attempts)
 }
 """The ledger's tables whose rows a freeze seals. The round is closed to answers; to the others rows may be added."""
 
