@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -19,12 +20,14 @@ import pytest
 import tiny
 from command_line import LEDGER, at, expect, nothing_changes, relgrade
 from conftest import FULL
+from test_arm_tests import measured, sampled
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import anchors, croissant, events, publication, signing
+from relgrade_assets.io import anchors, croissant, events, publication, signing, verifying_content
 from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.verifying import Checked, check_files, check_folder
 from relgrade_assets.io.verifying_study import check_study
+from relgrade_assets.methods.arm_tests import arm_comparisons
 from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
 
 PUBLISHED = Path(".relgrade") / "published" / "tiny"
@@ -547,3 +550,28 @@ def test_anchors_against_what_they_cover() -> None:
     assert anchors.hold(["f" * 64], there).faults
     both = anchors.hold(["d" * 64, "f" * 64], there)
     assert both.said and both.faults and not both.covers_all
+
+
+def test_differences_are_made_again_query_by_query() -> None:
+    """P36, P39: what `arm_comparisons` says is accepted, an undefined query included; one that differs is named."""
+    draw = random.Random(SEED + 4)  # noqa: S311 - no secret
+    held: dict[str, list[float | None]] = {arm: [draw.random() for _ in range(12)] for arm in "abc"}
+    held["b"][3] = None
+    each = measured(held)
+    pairs = arm_comparisons(
+        each, sampled(12), names=["nDCG@10"], estimand="searches", seed="s", collapsed_ok=False, resamples=99, draws=99
+    )
+
+    def found(each: pl.DataFrame, pairs: pl.DataFrame) -> list[str]:
+        streams = {"query_measures.parquet": io.BytesIO(), "arm_comparisons.parquet": io.BytesIO()}
+        for frame, stream in zip((each, pairs), streams.values(), strict=True):
+            frame.write_parquet(stream)
+        said = verifying_content.check({n: s.getvalue() for n, s in streams.items()}, {}, None)
+        assert said.recomputed == ("differences between arms",)
+        return [fault.where for fault in said.faults]
+
+    assert pairs.height == 3 and found(each, pairs) == []
+    other = pl.when(pl.int_range(pl.len()) == 5).then(0.5).otherwise(pl.col("value")).alias("value")
+    assert found(each.with_columns(other), pairs) == ["arm_comparisons.parquet"] * 2
+    for column in ("difference", "wins", "losses", "n"):
+        assert found(each, pairs.with_columns(pl.col(column) + 1)) == ["arm_comparisons.parquet"] * 3

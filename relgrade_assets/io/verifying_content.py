@@ -311,7 +311,8 @@ def _differences(folder: _Folder) -> Outcome:
     held = {(r["arm"], r["query_id"], r["measure"]): r["value"] for r in each.to_dicts()}
     queries = sorted(set(each["query_id"]))
     for row in folder.table("arm_comparisons").to_dicts():
-        both = [(held.get((row[a], q, row["measure"])) for a in ("arm", "other")) for q in queries]
+        one, other, measure = row["arm"], row["other"], row["measure"]
+        both = [(held.get((one, q, measure)), held.get((other, q, measure))) for q in queries]
         pairs = [(x, y) for x, y in both if x is not None and y is not None]
         due = math.fsum(x - y for x, y in pairs) / len(pairs) if pairs else None
         wins, losses = sum(x > y for x, y in pairs), sum(x < y for x, y in pairs)
