@@ -264,6 +264,16 @@ def nothing_frozen(top: Path, *, name: str = NAME, round_: int = 1) -> bool:
     )
 
 
+RESTATED = {"manifest.json", "status.json", "events.jsonl", "croissant.json", "report.html"}
+"""Published files that are remade when the log says something new of the key; SHA256SUMS there too."""
+
+
+def standing_files(folder: Path) -> dict[str, str]:
+    """`files_of` a folder but for those that say how a key stands, which change with the log (P35)."""
+    apart = RESTATED | ({"SHA256SUMS"} if folder.name == "published" else set())
+    return {n: d for n, d in files_of(folder).items() if Path(n).name not in apart and not n.endswith(".status.json")}
+
+
 def files_of(folder: Path) -> dict[str, str]:
     """Every file under a folder and its sha256."""
     return {

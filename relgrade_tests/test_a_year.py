@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import tiny
 from a_year import DUE, JUDGED, SAVED, truth, year
-from driving import files_of, run
+from driving import run, standing_files
 from tiny import grade_all, review_all, study_of
 
 from relgrade_assets.automation.jobs import REPOOLED
@@ -37,13 +37,13 @@ def test_a_year_of_changes_through_the_graph(tmp_path: Path) -> None:
     assert run(top).ok
     judged = saved = 0
     for month, world in enumerate(months[1:], start=1):
-        keys = files_of(top / ".relgrade" / "keys")
+        keys = standing_files(top / ".relgrade" / "keys")
         world.write(study_of(top).folder)
         change = changed_under_key(study_of(top), REPOOLED)
         assert change is not None and run(top, *change.tables).ok
         frame = study_of(top).load("staleness")
         assert due(frame) == DUE.get(month, []), (month, frame.select("trigger", "state", "evidence").rows())
-        assert files_of(top / ".relgrade" / "keys") == keys
+        assert standing_files(top / ".relgrade" / "keys") == keys
         if not due(frame):
             continue
         percent, affected = rerate_of(frame)
@@ -65,7 +65,7 @@ def test_a_year_of_changes_through_the_graph(tmp_path: Path) -> None:
         for n, part in grades.filter(pl.col("from_round") < number).group_by("from_round"):
             of = by_round[int(str(n[0]))]
             assert part.join(of, on=["query_id", "chunk_id", "grade"], how="semi").height == part.height
-        assert keys.items() <= files_of(top / ".relgrade" / "keys").items()
+        assert keys.items() <= standing_files(top / ".relgrade" / "keys").items()
     print(f"a year through the graph: {judged} pairs judged, {saved} saved by carry-over")
     assert (judged, saved) == (JUDGED, SAVED)
     beside = side_by_side(study_of(top))

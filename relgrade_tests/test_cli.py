@@ -290,7 +290,8 @@ def test_a_run_of_a_graded_study_publishes_and_prints_the_arms(tmp_path: Path) -
 def test_a_revision_opens_the_next_round(tmp_path: Path) -> None:
     """P4, P30: a new round with its cause; sheets are fresh, and the old round's key stands."""
     top = at("frozen", tmp_path)
-    key = content(top / ".relgrade" / "keys")
+    status = Path("tiny") / "round-1.status.json"
+    key = content(top / ".relgrade" / "keys", without=(status.as_posix(),))
     ran = expect(0, top, "revise", "tiny", "--cause", "boundary rule", "--what", "headers alone are 0", "--by", "cleo")
     assert "Round 2 of tiny is open." in ran.out
     told = json.loads(relgrade(top, "status", "tiny", "--json").out)
@@ -302,7 +303,8 @@ def test_a_revision_opens_the_next_round(tmp_path: Path) -> None:
     )
     first, second = _lines(top / "ann" / "sheet.jsonl"), _lines(top / "second" / "sheet.jsonl")
     assert sorted(first) == sorted(second) and first != second
-    assert content(top / ".relgrade" / "keys") == key
+    assert content(top / ".relgrade" / "keys", without=(status.as_posix(),)) == key
+    assert json.loads((top / ".relgrade" / "keys" / status).read_bytes())["status"] == "superseded"
     revisions = pl.read_parquet(top / ".relgrade" / "tables" / "tiny" / "revisions.parquet")
     assert revisions.select("round", "cause", "what", "by").rows()[-1] in (
         (1, "first grading", "", ""),

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import tiny
-from driving import Told, copy, files_of, rewrite, run
+from driving import Told, copy, files_of, rewrite, run, standing_files
 from tiny import grade_all, review_all, study_of, truth
 
 from relgrade_assets.errors import Refused
@@ -31,7 +31,7 @@ def swapped(query: str, chunk: str) -> int:
 
 def old_key(top: Path) -> dict[str, str]:
     state = top / ".relgrade"
-    return files_of(state / "keys") | files_of(state / "tables" / tiny.NAME / "rounds" / "1")
+    return standing_files(state / "keys") | files_of(state / "tables" / tiny.NAME / "rounds" / "1")
 
 
 def change_corpus(top: Path) -> None:
