@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io import events
+from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.restating import restate
