@@ -42,6 +42,7 @@ def serving(top: Path) -> Iterator[str]:
             server.wait(30)
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
         log.close()
 
 
