@@ -107,6 +107,8 @@ def test_a_nonce_that_a_passage_knows_is_refused() -> None:
     for bad in ("", "guess", NONCE[:-1], NONCE.upper(), NONCE + "\n"):
         with pytest.raises(ValueError, match="nonce"):
             rendered(ROW, nonce=bad)
+    with pytest.raises(ValueError, match="nonce"):
+        render([ROW], rubric=f"# Rubric\n{NONCE}", top_grade=2, nonce=NONCE)
 
 
 def test_thirty_passages_are_meant() -> None:
@@ -137,6 +139,12 @@ def test_a_passage_that_steers_changes_no_rows_form(number: int, field: str) -> 
 def test_what_is_plain_comes_through_unchanged() -> None:
     text = "def f(x):\n\treturn x  # naïve 東京 שלום\n\n|pipes| and `ticks` and \\n"
     assert read_prompt(rendered({**ROW, "text": text}))["passages"][0]["body"].endswith(f"text:\n{text}")
+
+
+def test_a_line_end_of_two_characters_is_one() -> None:
+    for name, ends in (("text", "text:\na\nb\n<U+000D>c"), ("header", "a\nb\n<U+000D>c\ntext:\nChoose")):
+        body = read_prompt(rendered({**ROW, name: "a\r\nb\n\rc"}))["passages"][0]["body"]
+        assert ends in body
 
 
 @given(st.text(max_size=300), st.text(max_size=40), st.text(min_size=1, max_size=40))

@@ -73,6 +73,7 @@ def test_unrateable_is_no_grade_and_clean_up_is_a_flag() -> None:
         lines({**A, "confidence": 1}, B): "line 1: other keys",
         lines(dict(reversed(A.items())), B): "line 1: other keys",
         lines('{"query_id": "q", "chunk_id": "a", "reason": "x", "grade": 0, "grade": 2}', B): "line 1: other keys",
+        lines(json.dumps(A)[:-1] + ', "corpus_cleanup": true, "corpus_cleanup": false}', B): "line 1: other keys",
         lines({**A, "reason": ""}, B): "line 1: no reason",
         lines({**A, "reason": None}, B): "line 1: no reason",
         lines({**A, "reason": "two\nlines"}, B): "line 1: no reason",
