@@ -74,6 +74,15 @@ def cut(url: str) -> int:
     )
 
 
+def connected(url: str) -> int:
+    """How many connections to a database there are."""
+    name = sa.make_url(url).database
+    return _as_owner(
+        sa.make_url(url).set(database="postgres").render_as_string(hide_password=False),
+        f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'",
+    )
+
+
 def _as_owner(url: str, statement: str) -> int:
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:

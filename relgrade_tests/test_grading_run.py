@@ -19,7 +19,7 @@ from tiny import NAME, grade_all, study_of
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import agent, events
 from relgrade_assets.io.agent import Ran
-from relgrade_assets.io.grading_run import CantStart, Progress, grade, missing, prompts_of
+from relgrade_assets.io.grading_run import CantStart, Progress, _Done, _Grading, grade, missing, prompts_of
 
 Patch = pytest.MonkeyPatch
 
@@ -58,13 +58,21 @@ def test_everything_missing_is_asked_and_a_rerun_asks_nothing(top: Path, tmp_pat
 
 
 def test_only_what_is_missing_is_asked(top: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    """P23: rows that came by file stand."""
+    """P23: rows that came by file stand, for the bytes that they were given for."""
     journal = tmp_path / "journal"
     behave(monkeypatch, journal=journal)
     grade_all(top, WHO, at_most=13)
-    left = set(missing(study_of(top), study_of(top).load("sheets")).select("query_id", "chunk_id").rows())
+    sheet = study_of(top).load("sheets")
+    left = set(missing(study_of(top), sheet).select("query_id", "chunk_id").rows())
     assert len(left) == 47
-    assert grade(study_of(top), WHO).asked == 19
+    other = sheet.with_columns(row_digest=pl.col("row_digest").str.reverse())
+    assert missing(study_of(top), other).height == 60
+    study = study_of(top)
+    later = study.ledger.answers(NAME, 1, [WHO]).head(1).with_columns(grade=pl.lit(None, pl.Int64), judge_later=True)
+    study.ledger.record_answers(NAME, 1, WHO, later, source="hand", at=study.clock())
+    left |= set(later.select("query_id", "chunk_id").rows())
+    assert set(missing(study_of(top), sheet).select("query_id", "chunk_id").rows()) == left and len(left) == 48
+    assert grade(study_of(top), WHO).asked == 20
     prompts = account(study_of(top), journal).prompts.select("query_id", "chunk_ids").rows()
     asked = [(query, chunk) for query, chunks in prompts for chunk in chunks]
     assert sorted(asked) == sorted(left)
@@ -120,6 +128,19 @@ def test_an_agent_that_never_answers_is_given_up(top: Path, tmp_path: Path, monk
     pace(top, attempts=1, concurrency=2)
     last = grade(study_of(top), WHO)
     assert last.gave_up and 10 <= last.asked <= 16 and last.graded == 0
+
+
+def test_only_prompts_in_a_row_give_an_agent_up(top: Path) -> None:
+    """P21: one that answers now and then is asked to the end."""
+    study = study_of(top)
+    run = study.design.run_of(WHO)
+    assert run is not None
+    for steps, gave_up in (([1] * 9 + [0] + [1] * 9, False), ([0, *[1] * 10], True)):
+        grading = _Grading(study, WHO, run, study.load("sheets"))
+        for bad in steps:
+            grading.done.put(_Done(exhausted=1) if bad else _Done(graded=5))
+        grading._follow([], 0.0, lambda _: None)
+        assert grading.progress.gave_up == gave_up
 
 
 def test_what_cant_be_run_is_said_before_anything_is_asked(top: Path, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -415,6 +415,17 @@ def test_connections_that_were_cut_are_opened_again(postgres_url: str, opened: C
     assert record(ledger, rows(("q1", "c1", 1), ("q1", "c2", 2))) == Recorded(1, 0, 1)
 
 
+def test_connections_go_with_the_ledger_that_opened_them(postgres_url: str) -> None:
+    """P23: the desk opens a ledger a request; PostgreSQL takes a hundred connections and no more."""
+    url = postgres.fresh(postgres_url)
+    for _ in range(10):
+        assert Ledger(url).answers("x", 1, ["ann"]).height == 0
+    until = time.monotonic() + 30
+    while left := postgres.connected(url):
+        assert time.monotonic() < until, f"{left} connections are still open"
+        time.sleep(0.05)
+
+
 def test_times_are_utc_and_have_a_zone() -> None:
     assert utc_text(datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == "2025-12-31T23:00:00.000000Z"
     with pytest.raises(ValueError, match="zone"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,6 +98,8 @@ class Database:
             ) from error
         except OSError as error:
             raise Refused(f"The folder of the ledger {self.shown} can't be made: {error.strerror}") from error
+        # The desk opens one a request: what is kept open for it goes with it, not when memory is next cleaned up.
+        weakref.finalize(self, self.engine.dispose)
         try:
             self._bring_up_to_date()
         except SQLAlchemyError as error:
