@@ -463,12 +463,14 @@ def test_a_closed_round_takes_no_answer(kind: str, event: dict[str, Any], desk: 
     ann = Person(desk, "ann")
     csrf, rows = ann.csrf(), ann.rows()
     assert ann.answer(rows[0], 1, csrf, key="before").status_code == 200
+    assert "closed" not in ann.get("/").text and ann.data()["closed"] is False
     study = tiny.study_of(top)
     events.append(study.ledger, "tiny", kind, event, tiny.AT)
     for row, key in ((rows[0], "x"), (rows[1], "y")):
         refused = ann.answer(row, 2, csrf, key=key)
         assert (refused.status_code, refused.json()["code"]) == (409, "closed")
     assert ann.answer(rows[0], 1, csrf, key="before").status_code == 200, "what was kept is still told so"
+    assert "This round is closed" in ann.get("/").text and ann.data()["closed"] is True
     assert kept(top)["grade"].to_list() == [1]
 
 
@@ -486,6 +488,9 @@ def test_a_ledger_that_goes_away_is_waited_for(desk: Desk, top: Path, monkeypatc
             refused = ann.answer(rows[0], 1, csrf)
             assert (refused.status_code, refused.json()["code"]) == (503, "busy"), broken
             assert ann.get("marks").status_code == 503 and ann.get("grade").status_code == 503
+            for page in ("/", "grade"):
+                text = ann.get(page).text
+                assert "reach its records" in text and "waits in your browser" not in text, page
     assert ann.answer(rows[0], 1, csrf).status_code == 200 and kept(top).height == 1
 
 

@@ -489,3 +489,17 @@ def test_hostile_passages_run_nothing_and_are_shown_as_text(chromium: Chrome, at
         chromium.execute_script(render, sample)
         assert chromium.find_elements(By.CSS_SELECTOR, f"#text {tag}"), sample[:40]
         assert chromium.execute_script("return document.documentElement.scrollWidth") <= browser.SIZE[0]
+
+
+@pytest.mark.parametrize("chromium", [PHONE], indirect=True)
+def test_on_a_phone_what_went_wrong_can_be_read_whole(chromium: Chrome, at: At) -> None:
+    """It takes the lines that it needs, and stays on the screen."""
+    at.enter(chromium, "ann", path="/e/tiny/grade")
+    ready(chromium)
+    at.desk.links.revoke("tiny", "ann")
+    grade(chromium, "2", "too late")
+    until(lambda: "1 answer waits in this browser" in text(chromium, "queue"), "it is said")
+    whole = "const q = document.getElementById('queue'); return [q.scrollHeight - q.clientHeight, q.offsetHeight]"
+    cut, high = chromium.execute_script(whole)
+    assert cut <= 1 and high > 30, "more than a line, and no line is cut off"
+    assert chromium.execute_script("return document.getElementById('queue').getBoundingClientRect().bottom") <= PHONE[1]

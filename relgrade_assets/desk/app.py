@@ -116,7 +116,7 @@ def _answered(work: Work, desk: Desk, request: Request, body: bytes, post: bool)
         status = 503 if not_now.code == "busy" else 409
         if post or request.url.path.endswith(("/rows", "/marks")):
             return _said(status, not_now.code, not_now.text, not_now.faults)
-        return pages.problem(desk, request, not_now.text, status)
+        return pages.problem(desk, request, not_now.on_page, status)
 
 
 def _said(

@@ -56,7 +56,7 @@ def grade(desk: Desk, request: Request, body: bytes) -> Response:
     study = study_for_grading(desk, session)
     try:
         own_work.hand_out(study, session.held.person)
-        data = sheet_data(study, session.held.person)
+        data = sheet_data(study, session.held.person) | {"closed": own_work.closed(study)}
     except (Refused, NotThere) as why:
         raise NotNow("busy" if isinstance(why, Unusable) else "not_ready") from why
     data |= {"csrf": session.csrf, "base": f"/e/{study.name}"}
@@ -151,6 +151,7 @@ def _card(desk: Desk, session: Session) -> dict[str, Any]:
         "base": f"/e/{held.experiment}",
         "problem": "",
         "progress": None,
+        "closed": False,
         "intents": None,
     }
     try:
@@ -160,10 +161,11 @@ def _card(desk: Desk, session: Session) -> dict[str, Any]:
         if held.role != "owner":
             sheet = own_work.own_sheet(study, held.person)
             card["progress"] = own_work.progress(own_work.standing(study, held.person, sheet))
+            card["closed"] = own_work.closed(study)
     except NotNow as not_now:
-        card["problem"] = not_now.text
-    except (Refused, NotThere):
-        card["problem"] = own_work.TEXTS["not_ready"]
+        card["problem"] = not_now.on_page
+    except (Refused, NotThere) as why:
+        card["problem"] = own_work.TEXTS["away" if isinstance(why, Unusable) else "not_ready"]
     return card
 
 

@@ -41,6 +41,7 @@ TEXTS = {
     "changed": "Design or rubric were changed after grading began. Tell the study's owner.",
     "busy": "The answer can't be kept at the moment. It waits in your browser and is sent again.",
     "bad_row": "This is no answer:",
+    "away": "The desk can't reach its records at the moment. Nothing that was kept is lost; try again in a minute.",
 }
 """What a person is told; nothing of the study stands in it, since messages about tables name arms and their files."""
 
@@ -52,6 +53,7 @@ class NotNow(Exception):
         self.code = code
         self.text = TEXTS[code]
         self.faults = faults
+        self.on_page = TEXTS["away" if code == "busy" else code]  # where nothing was being sent
         super().__init__(self.text)
 
 
@@ -131,6 +133,11 @@ def standing(study: Study, person: str, sheet: Sheet) -> pl.DataFrame:
     return sheet.rows.join(
         own, on=["query_id", "chunk_id", "row_digest"], how="left", maintain_order="left", validate="1:1"
     )
+
+
+def closed(study: Study) -> bool:
+    """Whether the round takes no answers any more (P30, P35); not why, which a grader is not told."""
+    return any(e.kind in ("frozen", "gate_failed") and e.round == study.round for e in study.log)
 
 
 def progress(rows: pl.DataFrame) -> Progress:

@@ -287,7 +287,9 @@
     $("finished-head").textContent = marks.length === 0 ? "Nothing to grade" : "All done";
     $("finished-text").textContent = marks.length === 0
       ? "There is no passage on this sheet."
-      : data.rows ? "Every passage has an answer. Save your answers as a file and hand it in." : "Every passage has an answer. Undo, or Back and On, still change them.";
+      : data.rows ? "Every passage has an answer. Save your answers as a file and hand it in."
+      : data.closed ? "Every passage has an answer, and the round is closed. Back and On show them."
+      : "Every passage has an answer. Undo, or Back and On, still change them.";
     show("where", "No passage", false);
     for (const id of ["query", "intent"]) $(id).replaceChildren("\u2013");
     fill(null);
@@ -427,7 +429,7 @@
       return;
     }
     await next();
-    show("said", doneText() + ".", false);
+    show("said", doneText() + "." + (data.closed ? " This round is closed: no answer can change any more." : ""), false);
     $("passage").focus({ preventScroll: true });
     document.documentElement.dataset.ready = "1";
   }
