@@ -7,8 +7,10 @@ are all different, and the pools are the same.
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -32,6 +34,17 @@ ARMS = {"mine": ("zyxlexical", "wvudense"), "other": ("qqqhybrid", "pppsparse")}
 STEPS = {"mine": ([0, 5, 6, 7, 8], [1, 0, 5, 2, 3]), "other": ([8, 7, 6, 1, 2], [3, 5, 0, 7, 8])}
 SCORES = {"mine": 731.25, "other": 52.5}
 OWNER = "olga"
+AGENT = "moda"
+"""A grader that is run: it keeps all that reaches it in the file that SPIED names, and answers as the fake does."""
+SPY = """
+import io, json, os, runpy, sys
+said = sys.stdin.read()
+seen = [sys.argv, dict(os.environ), os.getcwd(), os.listdir("."), said]
+open(os.environ["SPIED"], "a").write(json.dumps(seen) + chr(10))
+sys.stdin = io.StringIO(said)
+runpy.run_path(os.environ["FAKE"], run_name="__main__")
+"""
+RUN = {"command": [sys.executable, "-S", "-E", "-c", SPY], "concurrency": 1, "attempts": 1}
 
 
 def design(world: str = "mine", graders: tuple[str, ...] = ("ann", "dan"), scale: str = "0-2") -> str:
@@ -39,7 +52,8 @@ def design(world: str = "mine", graders: tuple[str, ...] = ("ann", "dan"), scale
     text = tiny.DESIGN
     for was, now in zip(("old", "new"), ARMS[world], strict=True):
         text = text.replace(f"name: {was},", f"name: {now},")
-    listed = "".join(f"  - {{name: {g}, family: people-a, kind: human}}\n" for g in graders)
+    listed = "".join(f"  - {{name: {g}, family: people-a, kind: human}}\n" for g in graders if g != AGENT)
+    listed += f"  - {{name: {AGENT}, family: model-a, run: {json.dumps(RUN)}}}\n" if AGENT in graders else ""
     text = text.replace("  - {name: ann, family: people-a, kind: human}\n", listed)
     text = text.replace("scale: 0-2", f"scale: {scale}")
     if len(graders) > 1:

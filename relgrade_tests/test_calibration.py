@@ -19,7 +19,7 @@ from relgrade_assets.cli.run import run
 from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import calibration, events, own_work, rounds
+from relgrade_assets.io import calibration, events, grading_run, own_work, rounds
 from relgrade_assets.io.checklist import items
 from relgrade_assets.io.events import check_chain
 from relgrade_assets.io.freezing import freeze
@@ -38,8 +38,8 @@ SAMPLED = 9
 
 
 def design() -> str:
-    """Two people, nothing declared of their calibration; three queries of the log are not sampled."""
-    text = desk_study.design().replace(DECLARED, "").replace("target: 4", "target: 3")
+    """Two people and an agent, no calibration declared away; three queries of the log are not sampled."""
+    text = desk_study.design(graders=("ann", "dan", desk_study.AGENT)).replace(DECLARED, "").replace("target: 4", "target: 3")
     assert "no_calibration" not in text
     return text.replace("audit: {at_least: 12}", "audit: {at_least: 10}")
 
@@ -144,6 +144,10 @@ def test_p26_nobody_grades_before(top: Path) -> None:
     assert not_now.value.code == "uncalibrated"
     with pytest.raises(Refused, match="begin after a calibration"):
         rounds.open_first_round(study)
+    with pytest.raises(grading_run.CantStart, match="begin after a calibration"):
+        grading_run.grade(study, desk_study.AGENT)
+    (waits,) = grading_run.grade_all(study, study.design.key_graders)
+    assert "begin after a calibration" in waits, "the graph waits; it does not fail"
     desk = Desk(tiny.home_of(top), url="http://127.0.0.1")
     client = TestClient(make_app(desk), base_url="http://127.0.0.1")
     client.get(desk_study.link(desk, "ann"))

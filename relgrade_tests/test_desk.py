@@ -573,7 +573,7 @@ def test_the_owner_checks_types_of_queries(tmp_path: Path) -> None:
 
     top = desk_study.copy("sample", tmp_path)
     (top / "data/experiments/tiny/spot-check.csv").write_text(
-        "query_id,query,type,type_by_person\nq1,where,lookup,\nq2,why <i>,error,\n"
+        "query_id,query,type,type_by_person\nq1,where,lookup,\nq2,why <i>,error,\nq3,'=1+1,error,\n"
     )
     olga = Person(Desk(tiny.home_of(top), url="http://127.0.0.1"), desk_study.OWNER, "owner")
     csrf = olga.csrf("spot-check")
@@ -582,7 +582,9 @@ def test_the_owner_checks_types_of_queries(tmp_path: Path) -> None:
     assert olga.post("spot-check/row", {"query_id": "q2", "type_by_person": "nonsense"}, csrf).status_code == 409
     assert olga.post("spot-check/row", {"query_id": "q9", "type_by_person": "error"}, csrf).status_code == 409
     found = filled_in(open_study(tiny.home_of(top), "tiny"))
-    assert found is not None and found.rows() == [("q1", None), ("q2", "lookup")]
+    assert found is not None and found.rows() == [("q1", None), ("q2", "lookup"), ("q3", None)]
+    assert "<bdi>=1+1</bdi>" in olga.get("spot-check").text, "the mark is the file's, not the query's"
+    assert "\nq3,'=1+1,error,\n" in (top / "data/experiments/tiny/spot-check.csv").read_text()
 
 
 # logs and hostile text

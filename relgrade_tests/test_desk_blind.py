@@ -23,6 +23,8 @@ from starlette.testclient import TestClient
 from relgrade_assets.desk.app import STATIC, make_app
 from relgrade_assets.desk.offline import page as offline_page
 from relgrade_assets.desk.sessions import Desk
+from relgrade_assets.io import grading_run
+from relgrade_assets.io.grading_run import Progress
 from relgrade_assets.io.links import Role
 from relgrade_assets.io.tool_sheets import SHEET_TOOLS
 from relgrade_assets.io.worksheets import sheet_of, write_sheets
@@ -30,6 +32,7 @@ from relgrade_assets.methods.prompt import render
 from relgrade_assets.methods.sheets import BLIND, blind_rows
 
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+GRADERS = ("ann", "dan", desk_study.AGENT)
 PEOPLE: list[tuple[str, Role]] = [("ann", "grader"), ("bob", "auditor")]
 ROW = {"i", *BLIND, "row_digest", "answer"}
 Seen = dict[str, tuple[int, list[tuple[str, str]], bytes]]
@@ -37,7 +40,7 @@ Seen = dict[str, tuple[int, list[tuple[str, str]], bytes]]
 
 def world(top: Path, name: str) -> Path:
     """The study in one world, where the others have answered; in each world otherwise."""
-    desk_study.copy("sheets", top, world=name)
+    desk_study.copy("sheets", top, world=name, graders=GRADERS)
     # One key signs in both, so that links and page secrets are no difference.
     (top / ".relgrade" / "desk").mkdir(exist_ok=True)
     (top / ".relgrade" / "desk" / "key").write_bytes(b"k" * 64)
@@ -47,7 +50,7 @@ def world(top: Path, name: str) -> Path:
 
 
 def others_answer(top: Path, name: str, but: str) -> None:
-    for who in {"ann", "dan", "bob"} - {but}:
+    for who in sorted({*GRADERS, "bob"} - {but}):
         step = 1 if name == "mine" else 2
         tiny.grade_all(top, who, by=lambda q, c, step=step: (tiny.number(c) * step) % 3, at_most=40 * step)
 
@@ -95,8 +98,13 @@ def _walk(top: Path, person: str, role: Role) -> Seen:
         note(path, client.get(path))
     for path in (*(f"/static/{n}" for n in STATIC), "/e/tiny/rows?from=50&n=50", "/e/tiny/rows?from=-1&n=x"):
         note(path, client.get(path))
-    for path in ("review", "intents", "disagreements", "spot-check", "rows", "answer", "..", "%2e%2e/x"):
+    for path in ("..", "%2e%2e/x"):
         note(f"/e/tiny/{path}", client.get(f"/e/tiny/{path}"))
+    for path in sorted(r.path for r in client.app.routes):  # type: ignore[attr-defined]
+        asked = path.format(experiment="tiny", name="x", **{"token": "x.y"})
+        note(f"any {path}", client.get(asked))
+        note(f"any {path}?", client.get(f"{asked}?page=1&open&query=thing&chunk=c01&from=0&n=3"))
+        note(f"head {path}", client.head(asked))
     found = re.search(rb'id="data">(.*?)</script>', seen["/e/tiny/grade"][2])
     assert found
     csrf = json.loads(found[1])["csrf"]
@@ -106,6 +114,14 @@ def _walk(top: Path, person: str, role: Role) -> Seen:
         body = {"row": p19, "row_digest": row["row_digest"], "key": f"k{n}"}
         headers = {"X-Relgrade-CSRF": csrf, "Content-Type": "application/json"}
         note(f"answer {n}", client.post("/e/tiny/answer", content=json.dumps(body), headers=headers))
+    reviewed = {"query_id": rows[0]["query_id"], "row_digest": rows[0]["row_digest"], "verdict": "ok", "note": ""}
+    for path in sorted(r.path for r in client.app.routes if "POST" in r.methods):  # type: ignore[attr-defined]
+        for n, sent in enumerate(({}, reviewed, [], {"row": {}, "row_digest": "x", "key": "y"})):
+            headers = {"X-Relgrade-CSRF": csrf, "Content-Type": "application/json"}
+            note(
+                f"post {n} {path}",
+                client.post(path.format(experiment="tiny"), content=json.dumps(sent), headers=headers),
+            )
     for path in ("/", "/e/tiny/marks", "/e/tiny/rows?from=0&n=50"):
         note(f"{path} after", client.get(path))
     study = tiny.study_of(top)
@@ -135,11 +151,41 @@ def test_all_that_reaches_a_grader_is_the_same_bytes_in_another_world(person: st
     assert sum(1 for status, _, _ in mine.values() if status == 200) > 25
 
 
+def spied_on(top: Path, spied: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What reached the agent, a line a process, and what was told meanwhile; nonce and folder's own name apart."""
+    spied.unlink(missing_ok=True)
+    monkeypatch.setenv("SPIED", str(spied))
+    monkeypatch.setenv("FAKE", str(Path(__file__).parent / "fake_grader.py"))
+    told: list[Progress] = []
+    last = grading_run.grade(tiny.study_of(top), desk_study.AGENT, tell=told.append)
+    assert last.graded == last.of == 96
+    lines = [re.sub(r"relgrade-agent-\w+", "folder", line) for line in spied.read_text().splitlines()]
+    lines = [re.sub(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", "nonce", line) for line in lines]
+    return lines + [repr((p.grader, p.graded, p.of, p.graded_before, p.asked, p.failed, p.why)) for p in told]
+
+
+def test_all_that_reaches_an_agent_is_the_same_bytes_in_another_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P13, P18, P21: prompts in their order, arguments, environment, folder, and what is told while it runs; the nonce
+    and the folder's own name apart.
+    """
+    seen = {}
+    for name in desk_study.ARMS:
+        top = world(tmp_path / name, name)
+        others_answer(top, name, desk_study.AGENT)
+        seen[name] = spied_on(top, tmp_path / "spied", monkeypatch)
+    mine, other = seen["mine"], seen["other"]
+    assert len(mine) == len(other) > 20
+    assert [n for n, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b] == []
+    assert not re.search("|".join([*desk_study.ARMS["mine"], *desk_study.ARMS["other"]]), "".join(mine + other))
+
+
 def test_the_two_worlds_differ_in_all_that_is_hidden(tmp_path: Path) -> None:
     """Else the test above would prove nothing."""
     held = {}
     for name in desk_study.ARMS:
-        study = tiny.study_of(desk_study.copy("sheets", tmp_path / name, world=name))
+        study = tiny.study_of(desk_study.copy("sheets", tmp_path / name, world=name, graders=GRADERS))
         held[name] = study.load("contributions")
     mine, other = held["mine"], held["other"]
     pair = ["query_id", "chunk_id"]
@@ -161,7 +207,7 @@ def test_no_arm_rank_score_or_other_person_is_written_anywhere(person: str, role
         name.encode() + b"\n" + repr(headers).encode() + b"\n" + body for name, (_, headers, body) in seen.items()
     ).decode()
     words = {*desk_study.ARMS["mine"], "lexical", "contribution", "shallow_depth", "old.trec", "A tiny study"}
-    words |= {w for w in ("ann", "dan", "bob") if w != person} | {"people-a", "people-b"}
+    words |= {w for w in (*GRADERS, "bob") if w != person} | {"people-a", "people-b", "model-a"}
     scores = {f"{desk_study.SCORES['mine'] - r / 8:g}" for r in range(1, 6)}
     for word in words | scores:
         assert not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", everything), word
@@ -174,8 +220,8 @@ def test_no_arm_rank_score_or_other_person_is_written_anywhere(person: str, role
 
 def test_order_is_not_the_arms_order(tmp_path: Path) -> None:
     """P14: the sheet's positions against ranks; by hash they are uncorrelated."""
-    study = tiny.study_of(desk_study.copy("sheets", tmp_path))
+    study = tiny.study_of(desk_study.copy("sheets", tmp_path, graders=GRADERS))
     best = study.load("contributions").group_by("query_id", "chunk_id").agg(pl.col("rank").min())
-    for who in ("ann", "dan", "bob"):
+    for who in (*GRADERS, "bob"):
         both = sheet_of(study, who).join(best, on=["query_id", "chunk_id"])
         assert abs(both.select(pl.corr("position", "rank", method="spearman")).item()) < 0.3

@@ -4,16 +4,13 @@ a cause named for each (P30). Never for a grader or the auditor of the study.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from relgrade_assets.errors import Fault, NotThere, Refused, Waiting
 from relgrade_assets.io.atomic import locked, write_bytes
+from relgrade_assets.io.cells import csv_bytes, unmarked
 from relgrade_assets.io.readers.records import Column, read_records
 from relgrade_assets.io.study import SPOT_CHECK_FILE, Study
 from relgrade_assets.io.worksheets import write_spot_check
@@ -35,7 +32,7 @@ def spot_check(study: Study) -> list[dict[str, str]]:
         return [{**{k: r[k] for k in _SPOT[:3]}, "type_by_person": ""} for r in rows.to_dicts()]
     columns = {name: Column(name, "id" if name == "query_id" else "text", filled=False) for name in _SPOT}
     frame = read_records(study.file(SPOT_CHECK_FILE), name=SPOT_CHECK_FILE, format="csv", columns=columns).frame
-    return frame.select(pl.col(_SPOT).fill_null("")).to_dicts()
+    return [{c: unmarked(row[c] or "") for c in _SPOT} for row in frame.to_dicts()]
 
 
 def types(study: Study) -> list[str]:
@@ -56,11 +53,7 @@ def spot(study: Study, query_id: str, type_by_person: str) -> None:
             fault = Fault("the row", "a query or type that isn't there", "one of those on the page")
             raise Refused("The spot-check was not filled in", [fault])
         row["type_by_person"] = type_by_person
-        buffer = io.StringIO(newline="")
-        writer = csv.DictWriter(buffer, _SPOT, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_bytes(study.file(SPOT_CHECK_FILE), buffer.getvalue().encode())
+        write_bytes(study.file(SPOT_CHECK_FILE), csv_bytes(_SPOT, ([r[c] for c in _SPOT] for r in rows)))
 
 
 def disagreements(study: Study) -> list[dict[str, Any]]:
