@@ -39,7 +39,11 @@ SAMPLED = 9
 
 def design() -> str:
     """Two people and an agent, no calibration declared away; three queries of the log are not sampled."""
-    text = desk_study.design(graders=("ann", "dan", desk_study.AGENT)).replace(DECLARED, "").replace("target: 4", "target: 3")
+    text = (
+        desk_study.design(graders=("ann", "dan", desk_study.AGENT))
+        .replace(DECLARED, "")
+        .replace("target: 4", "target: 3")
+    )
     assert "no_calibration" not in text
     return text.replace("audit: {at_least: 12}", "audit: {at_least: 10}")
 

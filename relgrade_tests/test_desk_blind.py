@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from relgrade_assets.desk.app import STATIC, make_app
 from relgrade_assets.desk.offline import page as offline_page
-from relgrade_assets.desk.sessions import Desk
+from relgrade_assets.desk.sessions import Buckets, Desk
 from relgrade_assets.io import grading_run
 from relgrade_assets.io.grading_run import Progress
 from relgrade_assets.io.links import Role
@@ -35,6 +35,7 @@ AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 GRADERS = ("ann", "dan", desk_study.AGENT)
 PEOPLE: list[tuple[str, Role]] = [("ann", "grader"), ("bob", "auditor")]
 ROW = {"i", *BLIND, "row_digest", "answer"}
+BROKEN = ("runs/old.trec", "corpus.jsonl", "rubric.md", "log.csv", "intents.csv", "experiment.yaml")
 Seen = dict[str, tuple[int, list[tuple[str, str]], bytes]]
 
 
@@ -87,6 +88,7 @@ def walk(top: Path, person: str, role: Role) -> Seen:
 
 def _walk(top: Path, person: str, role: Role) -> Seen:
     desk = Desk(tiny.home_of(top), url="http://127.0.0.1", clock=lambda: AT)
+    desk._asked = desk._tried = Buckets(1.0, 1_000_000)  # how fast this machine is makes no difference
     token = desk.links.issue("tiny", person, role, at=AT, days=2)
     client = TestClient(make_app(desk), base_url="http://127.0.0.1")
     seen: Seen = {}
@@ -124,6 +126,16 @@ def _walk(top: Path, person: str, role: Role) -> Seen:
             )
     for path in ("/", "/e/tiny/marks", "/e/tiny/rows?from=0&n=50"):
         note(f"{path} after", client.get(path))
+    for n, what in enumerate(BROKEN):
+        file = top / "data" / "experiments" / "tiny" / what
+        whole = file.read_bytes()
+        file.write_bytes(b"broken")
+        for path in ("/", "/e/tiny/grade", "/e/tiny/marks", "/e/tiny/rows?from=0&n=5", "/e/tiny/review"):
+            note(f"broken {n}: {path}", client.get(path))
+        for path, sent in (("answer", body), ("review/row", reviewed)):
+            headers = {"X-Relgrade-CSRF": csrf, "Content-Type": "application/json"}
+            note(f"broken {n}: {path}", client.post(f"/e/tiny/{path}", content=json.dumps(sent), headers=headers))
+        file.write_bytes(whole)
     study = tiny.study_of(top)
     seen["sheet.html"] = (200, [], offline_page(study, person))
     write_sheets(study, person, top / "handed", page=seen["sheet.html"][2])
