@@ -78,11 +78,12 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path, monkeypatch: pytes
     assert {e["kind"] for e in a.journal} > {"good"} and a.lost.height > 0
 
 
+@pytest.mark.parametrize(("queries", "least"), [(10, 3), pytest.param(200, 100, marks=pytest.mark.full)])
 def test_connections_are_cut_while_it_grades(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queries: int, least: int
 ) -> None:
     """P23: on PostgreSQL, every connection cut again and again; the run goes on."""
-    journal = prepared(tmp_path, monkeypatch, queries=10, delay=0.2)
+    journal = prepared(tmp_path, monkeypatch, queries=queries, delay=0.2)
     url = postgres.fresh(postgres_url)
     copied_ledger(url, study_of(tmp_path))
     done = threading.Event()
@@ -99,8 +100,12 @@ def test_connections_are_cut_while_it_grades(
     finally:
         done.set()
         thread.join()
-    assert last.graded + last.exhausted == last.of == 100 and sum(cuts) > 3
-    check(study_at(tmp_path, url), journal, kills=0, concurrency=0)
+    assert last.graded + last.exhausted == last.of == queries * 10 and sum(cuts) > least
+    a = check(study_at(tmp_path, url), journal, kills=0, concurrency=0)
+    print(
+        f"\npostgresql: {sum(cuts)} connections cut, {a.answers.height} pairs graded of {last.of}, "
+        f"{last.exhausted} reported exhausted"
+    )
 
 
 @pytest.mark.full
