@@ -21,7 +21,8 @@ from driving import BEFORE_THE_GATES, copy, run
 from tiny import grade_all, hand_in, review_all, study_of
 
 from relgrade_assets.assets.sources import ABSENT
-from relgrade_assets.automation.sensors import REASON, experiment_folders, people_are_done
+from relgrade_assets.automation.asking import REASON
+from relgrade_assets.automation.sensors import experiment_folders, people_are_done
 from relgrade_assets.definitions import EXPERIMENT, defs
 from relgrade_assets.io.rounds import open_next_round
 from relgrade_assets.schemas import SOURCES, TABLES
@@ -42,11 +43,11 @@ class Tick:
 
 @dataclass
 class Daemon:
-    """A sensor's ticks, with what the daemon keeps between them: the partitions, the cursor, the run keys."""
+    """A sensor's ticks, with what the daemon keeps between them: the partitions, the cursors, the run keys."""
 
     top: Path
     instance: dg.DagsterInstance
-    cursor: str | None = None
+    cursors: dict[str, str | None] = field(default_factory=dict)
     run_keys: set[str] = field(default_factory=set)
 
     def tick(self, sensor: dg.SensorDefinition) -> Tick:
@@ -60,13 +61,12 @@ class Daemon:
             sensor.name,
             last_tick_completion_timestamp=None,
             last_run_key=None,
-            cursor=self.cursor if sensor is experiment_folders else None,
+            cursor=self.cursors.get(sensor.name),
             log_key=None,
             last_sensor_start_timestamp=None,
         )
         assert not isinstance(found, SensorExecutionErrorSnap), found.error.to_string()
-        if sensor is experiment_folders:
-            self.cursor = found.cursor
+        self.cursors[sensor.name] = found.cursor
         for request in found.dynamic_partitions_requests or ():
             self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
         fresh = [r for r in found.run_requests or () if r.run_key not in self.run_keys]
@@ -181,8 +181,8 @@ def test_removed_and_unreadable_experiments_are_told_and_the_rest_goes_on(daemon
 def test_a_lost_cursor_observes_everything_again_and_harms_nothing(daemon: Daemon) -> None:
     tiny.write_experiment(daemon.top)
     first = daemon.tick(experiment_folders).observed
-    assert json.loads(str(daemon.cursor)) == first
-    daemon.cursor = None
+    assert json.loads(str(daemon.cursors[experiment_folders.name])) == first
+    daemon.cursors.clear()
     assert daemon.tick(experiment_folders).observed == first
 
 
@@ -241,6 +241,24 @@ def test_a_changed_answer_completes_anew(daemon: Daemon, asked: Path) -> None:
     row = tiny.answer(next(iter(study_of(daemon.top).load("sheets").head(1).to_dicts())))
     hand_in(daemon.top, "ann", [{**row, "grade": 1 - min(int(str(row["grade"])), 1)}])
     assert len(daemon.tick(people_are_done).asked_for) == 1
+
+
+def test_intents_that_are_changed_and_taken_back_complete_anew(daemon: Daemon, asked: Path) -> None:
+    """Each time: the table is made again from what there was before."""
+    copy(asked, daemon.top)
+    daemon.tick(experiment_folders)
+    path = study_of(daemon.top).folder / "intents.csv"
+    before = path.read_text()
+    for _ in range(2):
+        path.write_text(before.replace("Where is thing 4 written?", "Where is thing 4 said?"))
+        review_all(daemon.top)
+        for text in (path.read_text(), before):
+            path.write_text(text)
+            assert daemon.tick(people_are_done).asked_for == [
+                (tiny.NAME, "the last intent is written and reviewed (round 1)")
+            ]
+            assert run(daemon.top, *BEFORE_THE_GATES).ok
+            assert daemon.tick(people_are_done).asked_for == []
 
 
 def test_a_new_round_completes_anew(daemon: Daemon, asked: Path) -> None:

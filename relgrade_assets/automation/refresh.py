@@ -2,20 +2,18 @@
 where the design says so. When, never what: the triggers are the table `staleness`'s.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
+from relgrade_assets.automation.asking import REASON, asked, each, run_keys
 from relgrade_assets.automation.jobs import REPOOLED
-from relgrade_assets.errors import NotThere, Refused
+from relgrade_assets.errors import Refused
 from relgrade_assets.io.refreshing import Due, changed_under_key, due_now
 from relgrade_assets.io.rounds import open_refresh as open_next
-from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
 
-REASON = "relgrade/reason"
 CAUSE, RERATE, AFFECTED = "relgrade/cause", "relgrade/rerate", "relgrade/affected"
 
 
@@ -44,51 +42,31 @@ def open_refresh() -> None:
 
 
 @dg.sensor(job_name="repool", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
-def inputs_under_key(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult | dg.SkipReason:
+def inputs_under_key(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Where log, corpus, runs or design changed under a frozen key, make again what hangs on them up to the pools, and
     nothing else (P43).
     """
+    found = each(context, studies, lambda study: changed_under_key(study, REPOOLED))
+    keys, cursor = run_keys({name: c.digest for name, c in found.items()}, context.cursor, at=studies.clock())
     requests = [
         dg.RunRequest(
-            run_key=f"{name}:{change.digest}",
+            run_key=keys[name],
             partition_key=name,
             asset_selection=[dg.AssetKey(t) for t in change.tables],
             tags={REASON: change.reason},
         )
-        for name, change in _each(context, studies, lambda study: changed_under_key(study, REPOOLED))
+        for name, change in found.items()
     ]
-    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("nothing changed under a key")
+    return asked(requests, cursor, otherwise="nothing changed under a key")
 
 
 @dg.sensor(job_name="open_refresh", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
-def stale_keys(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult | dg.SkipReason:
+def stale_keys(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Where a trigger is due on which the design says to act, open the next round (P43)."""
-    requests = [
-        dg.RunRequest(run_key=f"{name}:{due.digest}", partition_key=name, tags=_tags(due))
-        for name, due in _each(context, studies, due_now)
-    ]
-    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("no trigger to act on is due")
-
-
-T = TypeVar("T")
-
-
-def _each(
-    context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext,
-    studies: Studies,
-    look: Callable[[Study], T | None],
-) -> list[tuple[str, T]]:
-    """What `look` finds in each known experiment; those that can't be read, or wait for a file, are passed over."""
-    known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
-    found = []
-    for name in studies.home.names():
-        try:
-            seen = look(studies.study(name)) if name in known else None
-        except (Refused, NotThere, dg.Failure):
-            continue
-        if seen is not None:
-            found.append((name, seen))
-    return found
+    found = each(context, studies, due_now)
+    keys, cursor = run_keys({name: due.digest for name, due in found.items()}, context.cursor, at=studies.clock())
+    requests = [dg.RunRequest(run_key=keys[name], partition_key=name, tags=_tags(due)) for name, due in found.items()]
+    return asked(requests, cursor, otherwise="no trigger to act on is due")
 
 
 def _tags(due: Due) -> dict[str, str]:
@@ -119,9 +97,9 @@ def monthly_staleness(
             asset_selection=[dg.AssetKey(t) for t in change.tables],
             tags={REASON: f"monthly, {month}"},
         )
-        for name, change in _each(
+        for name, change in each(
             context, studies, lambda study: changed_under_key(study, REPOOLED, anyway="staleness")
-        )
+        ).items()
     ]
     return requests or dg.SkipReason("no experiment has a frozen key")
 

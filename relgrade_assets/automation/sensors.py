@@ -8,7 +8,8 @@ import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.assets.sources import observations
-from relgrade_assets.automation.refresh import REASON, inputs_under_key, stale_keys
+from relgrade_assets.automation.asking import REASON, asked, each, run_keys
+from relgrade_assets.automation.refresh import inputs_under_key, stale_keys
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.progress import complete_now
 from relgrade_assets.resources.studies import Studies
@@ -46,20 +47,15 @@ def experiment_folders(context: dg.SensorEvaluationContext, studies: Studies) ->
 
 
 @dg.sensor(job_name="everything", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
-def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult | dg.SkipReason:
+def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Start what comes next when the last review or grade that an experiment waited for is in."""
-    requests: list[dg.RunRequest] = []
-    known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
-    for name in studies.home.names():
-        try:
-            done = complete_now(studies.study(name)) if name in known else None
-        except (Refused, dg.Failure):
-            continue
-        if done is not None:
-            requests.append(
-                dg.RunRequest(run_key=f"{name}:{done.digest}", partition_key=name, tags={REASON: done.reason})
-            )
-    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("no experiment became complete")
+    found = each(context, studies, complete_now)
+    keys, cursor = run_keys({name: done.digest for name, done in found.items()}, context.cursor, at=studies.clock())
+    requests = [
+        dg.RunRequest(run_key=keys[name], partition_key=name, tags={REASON: done.reason})
+        for name, done in found.items()
+    ]
+    return asked(requests, cursor, otherwise="no experiment became complete")
 
 
 SENSORS = [experiment_folders, people_are_done, inputs_under_key, stale_keys]

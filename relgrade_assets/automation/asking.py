@@ -1,0 +1,59 @@
+"""How sensors and schedules look at every experiment, and ask for one run each time that something is newly seen.
+
+Dagster starts a run key once and for ever, and a change that was taken back and made again reads like the first one. So
+a sensor's run key names what is seen and since when; its cursor keeps that from tick to tick.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import dagster as dg
+
+from relgrade_assets.assets.build import EXPERIMENT
+from relgrade_assets.errors import NotThere, Refused
+from relgrade_assets.io.study import Study
+from relgrade_assets.resources.studies import Studies
+
+REASON = "relgrade/reason"
+T = TypeVar("T")
+
+
+def each(
+    context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext,
+    studies: Studies,
+    look: Callable[[Study], T | None],
+) -> dict[str, T]:
+    """What `look` finds in each known experiment; those that can't be read, or wait for a file, are passed over."""
+    known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
+    found = {}
+    for name in studies.home.names():
+        try:
+            seen = look(studies.study(name)) if name in known else None
+        except (Refused, NotThere, dg.Failure):
+            continue
+        if seen is not None:
+            found[name] = seen
+    return found
+
+
+def run_keys(found: Mapping[str, str], cursor: str | None, *, at: datetime) -> tuple[dict[str, str], str]:
+    """A run key for each that is found (experiment to a digest of what is seen of it), and the next cursor.
+
+    A key stays from tick to tick while the same is found, so that its run starts once; what was not found at one tick
+    is new at the next. A sensor that lost its cursor takes all for new: one run more, never one less.
+    """
+    before: dict[str, list[str]] = json.loads(cursor or "{}")
+    since = {
+        name: before[name][1] if before.get(name, [""])[0] == digest else at.isoformat(timespec="microseconds")
+        for name, digest in found.items()
+    }
+    kept = {name: [digest, since[name]] for name, digest in found.items()}
+    return {name: f"{name}:{found[name]}:{since[name]}" for name in found}, json.dumps(kept, sort_keys=True)
+
+
+def asked(requests: Iterable[dg.RunRequest], cursor: str, *, otherwise: str) -> dg.SensorResult:
+    """What a tick came to: the runs it asks for, or why there are none; its cursor in both cases."""
+    found = list(requests)
+    return dg.SensorResult(run_requests=found, cursor=cursor, skip_reason=None if found else dg.SkipReason(otherwise))
