@@ -24,61 +24,6 @@ README = DOCS.parent / "README.md"
 DEMO = re.compile(r"(<!-- demo:begin -->\n).*?(<!-- demo:end -->)", re.DOTALL)
 MADE = "<!-- Made by docs/build.py; edit what it is made from instead. -->\n"
 
-PLAIN = {
-    "query_id": "The query.",
-    "chunk_id": "The chunk.",
-    "query": "Its text.",
-    "stratum": "The stratum it falls into.",
-    "tier": "head, torso or tail, by traffic.",
-    "type": "The type of query.",
-    "by": "What gave the type; in `revisions`, who decided.",
-    "type_by_person": "What a person says the type is; null until filled in.",
-    "round": "The round it belongs to.",
-    "form": "How the query asks.",
-    "intent": "The one line that says what the query asks.",
-    "author": "Who wrote it.",
-    "arm": "The arm.",
-    "rank": "Place in the arm's ranking, from 1.",
-    "score": "The arm's score; higher is better.",
-    "grader": "Who graded.",
-    "header": "What stands above the text.",
-    "text": "The text that is graded.",
-    "chosen_for": "Few arms found its pool, or it was drawn at random.",
-    "reason": "What the chunk says about the intent, in at most 15 words.",
-    "grade": "The grade, on the design's scale.",
-    "unrateable": "True where it can't be graded.",
-    "corpus_cleanup": "True where the grader says the chunk should be mended or taken out.",
-    "position": "Place in the grader's order within the query.",
-    "statistic": "Which statistic; confusion and exact_by_grade have a row a cell.",
-    "value": "The value.",
-    "low": "Lower end of the 95% interval; null where there is none.",
-    "high": "Upper end of the 95% interval; null where there is none.",
-    "queries": "Queries that it comes from.",
-    "note": "How to read the row, or why it is undefined.",
-    "audit_grade": "The auditor's grade.",
-    "audit_reason": "The auditor's reason.",
-    "likely_cause": "Where to begin reading; it decides nothing.",
-    "gate": "Which gate.",
-    "threshold": "What the design asks for.",
-    "verdict": "Whether it is met.",
-    "why": "The comparison, or why there is none.",
-    "grades_digest": "Digest of the grades that were judged.",
-    "audit_grades_digest": "Digest of the auditor's grades that were judged.",
-    "gates_digest": "Digest of the thresholds.",
-    "protocol_digest": "Digest of design and rubric.",
-    "cause": "What went wrong, or what changed.",
-    "evidence": "What was found.",
-    "what": "What was changed.",
-    "measure": "The measure's name.",
-    "judged": "Share of what the measure looked at that has a grade.",
-    "estimand": "What the value is a mean over.",
-    "file": "Name of the file.",
-    "bytes": "Its size.",
-    "sha256": "Its digest.",
-}
-"""Columns whose name says enough for the schema, and not for a page."""
-
-
 # docs/reference/experiment.md
 
 
@@ -195,6 +140,7 @@ def _sections(part: dict[str, Any], parts: dict[str, Any], at: str) -> list[tupl
 
 def tables_page() -> str:
     """Every table of the graph, from schemas.TABLES."""
+    from relgrade_assets.assets.columns import described, rules_of
     from relgrade_assets.schemas import SOURCES, TABLES
 
     out = [
@@ -224,24 +170,11 @@ def tables_page() -> str:
             "| --- | --- | --- | --- | --- |",
         ]
         for column in schema.columns.values():
-            said = column.description or PLAIN[str(column.name)]
+            said = described(column)
             null = "may be" if column.nullable else ""
-            out.append(f"| `{column.name}` | {column.dtype} | {null} | {_rules(column)} | {_cell(said)} |")
+            rules = ", ".join(rules_of(column, quote="`"))
+            out.append(f"| `{column.name}` | {column.dtype} | {null} | {rules} | {_cell(said)} |")
     return "\n".join([*out, ""])
-
-
-def _rules(column: Any) -> str:
-    said = []
-    for check in column.checks:
-        found = check.statistics
-        if "allowed_values" in found:
-            said.append(" or ".join(f"`{v}`" for v in found["allowed_values"]))
-        elif "min_value" in found and check.error and "str_length" in str(check.error):
-            said.append("not empty")
-        else:
-            sign = "<=" if "max_value" in found else ">" if "greater_than(" in str(check.error) else ">="
-            said.append(f"{sign} {next(v for v in found.values() if v is not None):g}")
-    return ", ".join(said)
 
 
 # docs/reference/cli.md

@@ -110,16 +110,37 @@ def year() -> list[World]:
     return w
 
 
-DUE: dict[int, list[str]] = {
-    3: ["new_arm", "unjudged"],
-    5: ["corpus_growth"],
-    6: ["embedding", "unjudged"],
-    8: ["rubric"],
-    10: ["new_arm", "unjudged"],
-    11: ["corpus_growth", "monthly_unjudged"],
+NEW_PAIRS = "pool again, judge the new pairs alone"
+NEXT_EMBEDDING = "pool the affected strata again (head, tail, torso), carry unchanged pairs, rate 20% of those again"
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A month's refresh: each due trigger with its action, the percent of carried pairs that is rated again, and pairs
+    that one grader is asked for and that are saved by carry-over.
+    """
+
+    actions: dict[str, str]
+    judged: int
+    saved: int
+    rerate: int = 0
+
+
+REFRESHES: dict[int, Refresh] = {
+    3: Refresh({"new_arm": NEW_PAIRS, "unjudged": "judge the unjudged"}, 39, 78),
+    5: Refresh({"corpus_growth": NEW_PAIRS}, 30, 85),
+    6: Refresh({"embedding": NEXT_EMBEDDING, "unjudged": "judge the unjudged"}, 40, 74, rerate=20),
+    8: Refresh({"rubric": "open a new round and judge the whole pool"}, 114, 0),
+    10: Refresh({"new_arm": NEW_PAIRS, "unjudged": "judge the unjudged"}, 32, 100),
+    11: Refresh({"corpus_growth": NEW_PAIRS, "monthly_unjudged": "schedule judging"}, 24, 87),
 }
-"""Month -> what is due: a new arm and another embedding bring chunks that nobody judged, and so does a corpus that grew
-by half as much again as the limit.
+"""Month -> what is to be done; in the other months nothing is. A new arm and another embedding bring chunks that nobody
+judged, and so does a corpus that grew by half as much again as the limit.
 """
-JUDGED, SAVED = 279, 424
-"""Pairs that one grader is asked for in the six refreshes of the year, and pairs that are carried."""
+JUDGED, SAVED = sum(r.judged for r in REFRESHES.values()), sum(r.saved for r in REFRESHES.values())
+"""Pairs that one grader is asked for in the six refreshes of the year, and pairs that are carried: 279 and 424."""
+
+
+def actions(frame: pl.DataFrame) -> dict[str, str]:
+    """Each due trigger of a Staleness table, with its action."""
+    return dict(frame.filter(pl.col("state") == "due").select("trigger", "action").iter_rows())

@@ -10,15 +10,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from dagster import DagsterInstance
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import ScheduleInstigatorData
 
 LOADED = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
 RUNS = """{ runsOrError(limit: 100) { ... on Runs { results {
-  runId jobName status tags { key value } assets { key { path } } } } } }"""
+  runId jobName status tags { key value } assetMaterializations { assetKey { path } } } } } }"""
 
 
 @contextmanager
@@ -55,16 +59,24 @@ def ask(address: str, question: str) -> dict[str, Any]:
 
 
 def runs(address: str) -> list[dict[str, Any]]:
-    """Every run, oldest first: runId, jobName, status, tags as a dictionary, and `made`, the assets it made."""
+    """Every run, oldest first: runId, jobName, status, tags as a dictionary, and `made`, the assets it materialised."""
     found = ask(address, RUNS)["runsOrError"]["results"]
     return [
         {
             **run,
             "tags": {tag["key"]: tag["value"] for tag in run["tags"]},
-            "made": {asset["key"]["path"][0] for asset in run["assets"]},
+            "made": {made["assetKey"]["path"][0] for made in run.pop("assetMaterializations")},
         }
         for run in reversed(found)
     ]
+
+
+def was_off_since(top: Path, then: datetime) -> None:
+    """As if the server on `top`, which is stopped, had been so since `then`: its schedules were last looked at then."""
+    with DagsterInstance.from_config(str(top)) as instance:
+        for state in instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE):
+            data = ScheduleInstigatorData(state.instigator_data.cron_schedule, then.timestamp())  # type: ignore[union-attr]
+            instance.update_instigator_state(state.with_data(data))
 
 
 def _loads(address: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -553,14 +553,22 @@ def test_a_new_round_draws_a_fresh_audit_sample(rounds: Rounds) -> None:
     assert not study.load("verdicts")["why"].str.contains("reused sample").any()
 
 
-def test_an_audit_sample_that_must_be_reused_is_said_so(walk: Walk, tmp_path: Path) -> None:
-    """P26: ten of twelve queries were audited, so that a second sample can't be fresh."""
+def test_an_audit_sample_that_must_be_reused_is_declared_and_said_so(walk: Walk, tmp_path: Path) -> None:
+    """P3, P26: ten of twelve queries were audited, so that a second sample can't be fresh."""
     from relgrade_assets.io.rounds import open_next_round
 
     top = copy(walk.at["asked"], tmp_path / "top")
     grade_all(top, "ann", at_most=1)
+    path = study_of(top).folder / "experiment.yaml"
+    declared = path.read_text()
+    path.write_text("".join(line for line in declared.splitlines(keepends=True) if "reused_audit" not in line))
     open_next_round(study_of(top), cause="boundary", what="", by="dora")
-    run(top, *BEFORE_THE_GATES)
+    told = run(top, *BEFORE_THE_GATES)
+    assert "8 of 10 queries that an earlier round's auditor was given" in told.refused["audit_sample"]
+    assert not study_of(top).path("sheets").exists() and not study_of(top).path("audit_sheets").exists()
+    path.write_text(declared)
+    open_next_round(study_of(top), cause="boundary", what="declared", by="dora")
+    assert run(top, *BEFORE_THE_GATES).refused == {}
     assert graded(top).ok
     assert study_of(top).load("verdicts")["why"].str.contains("reused sample").all()
     assert all("reused sample" in v["why"] for v in manifest(top)["key"]["verdicts"])

@@ -37,6 +37,26 @@ def test_graders_overlap_where_shares_exceed_the_whole(takes: tuple[object, ...]
     assert habits.overlaps(design({"graders": graders})) is sure
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ({"a": "e1"}, {"a": "e1"}, ""),
+        ({"a": "e1"}, {"a": "e2"}, "a (e1 -> e2)"),
+        ({"a": None}, {"a": "e2"}, "a (not told -> e2)"),
+        ({"a": "e1"}, {"a": None}, "a (e1 -> not told)"),
+        ({"a": None}, {"a": None}, ""),
+        ({"a": "e1"}, {"a": "e1", "b": "e9"}, ""),
+        ({"a": "e1", "b": "e1"}, {"b": "e2"}, "b (e1 -> e2)"),
+    ],
+)
+def test_a_key_is_reused_where_an_arm_it_pooled_embeds_otherwise(
+    then: dict[str, str | None], now: dict[str, str | None], said: str
+) -> None:
+    """P45: a new arm has no pools to reuse, and one that is gone reuses nothing."""
+    found = habits.of_reuse(then, now)
+    assert codes(found) == ["reuse"] * bool(said) and all(said in notice.text for notice in found)
+
+
 def means(*rows: tuple[str, str, float]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["arm", "measure", "judged"], orient="row")
 

@@ -23,6 +23,7 @@ from relgrade_assets.automation.jobs import REPOOLED
 from relgrade_assets.automation.refresh import inputs_under_key, monthly_staleness, open_refresh, stale_keys
 from relgrade_assets.definitions import defs
 from relgrade_assets.io.progress import steps
+from relgrade_assets.io.rounds import open_refresh as open_next
 from relgrade_assets.resources.studies import Studies
 from relgrade_assets.schemas import TABLES
 
@@ -301,6 +302,23 @@ def test_the_same_from_the_command_line(top: Path, monkeypatch: pytest.MonkeyPat
     code, said = relgrade("status", tiny.NAME)
     assert "  1  2026-03-01  first grading: 96 graded; gates passed; key " in said and ", superseded" in said
     assert "corpus_growth: 0 graded, unchanged carried; gates not judged; no key" in said
+
+
+def test_a_key_that_is_used_on_after_another_embedding_is_named_where_it_is_met(top: Path) -> None:
+    """P45: by check, plan and status, until the next round is opened on what there is."""
+    told = "the key was pooled under another embedding of new (e1 -> e2)"
+    line = "P45   arms embed as they did when the latest key was pooled"
+
+    def said() -> list[bool]:
+        checked, planned, status = (command_line.relgrade(top, w, tiny.NAME) for w in ("check", "plan", "status"))
+        (stands,) = (x for x in status.out.splitlines() if line in x)
+        return [told in checked.said, told in planned.said, "note" in stands]
+
+    assert said() == [False] * 3
+    edit("experiment.yaml", "embedding: e1", "embedding: e2")(top)
+    assert said() == [True] * 3
+    open_next(study_of(top), cause="embedding", by="dora")
+    assert said() == [False] * 3
 
 
 def test_nothing_is_stale_without_a_key(tmp_path: Path) -> None:

@@ -1,39 +1,63 @@
-"""P43 in a running `dagster dev`: a file is changed under a frozen key and runs appear, with nothing else rerun; where
-the design says so the next round is opened and laid out. One server for all triggers.
+"""P43 in a running `dagster dev`: a file is changed under a frozen key and runs appear, with nothing else rerun; a
+change is taken back and made again; the server was off on the first of the month; where the design says so the next
+round is opened and laid out. One study, and two servers one after the other, for all triggers.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
-from dagster_dev import runs, serving
-from driving import run
-from test_keeping_up import CHANGES, DESIGN, REASON, edit
-from test_rounds import files_of
+from dagster_dev import runs, serving, was_off_since
+from driving import files_of, run
+from test_keeping_up import CHANGES, DESIGN, FROM_POOLS, edit
 from tiny import grade_all, review_all, study_of
 
+from relgrade_assets.automation.asking import REASON
+
 WAIT = 300
+TWO_TICKS = 40
+"""Seconds in which every sensor looks twice."""
 
 
-def finished(address: str, known: set[str], *, job: str) -> dict[str, Any]:
-    """The first run of `job` that is not known and has ended."""
-    deadline = time.time() + WAIT
-    while time.time() < deadline:
-        new = [r for r in runs(address) if r["runId"] not in known and r["jobName"] == job]
-        if new and new[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"):
-            return new[0]
-        time.sleep(2)
-    raise AssertionError(f"no run of {job} in {WAIT} seconds")
+@dataclass
+class Watched:
+    """A running server on `top`; every run that a test waited for is known."""
+
+    top: Path
+    address: str
+    known: set[str] = field(default_factory=set)
+
+    def next_run(self, job: str, what: str) -> dict[str, Any]:
+        """The next run, once it has ended well; it must be one of `job`, where one is named."""
+        began = time.time()
+        while time.time() < began + WAIT:
+            new = [r for r in runs(self.address) if r["runId"] not in self.known]
+            if new and new[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"):
+                self.known.add(new[0]["runId"])
+                ran, made = new[0]["jobName"], sorted(new[0]["made"])
+                print(f"{what}: {new[0]['tags'][REASON]}; {ran} after {time.time() - began:.0f} s: {made}")
+                assert ran == (job or ran) and new[0]["status"] == "SUCCESS", what
+                return new[0]
+            time.sleep(1)
+        raise AssertionError(f"{what}: no run of {job} in {WAIT} seconds")
+
+    def nothing_else(self) -> None:
+        time.sleep(TWO_TICKS)
+        assert {r["runId"] for r in runs(self.address)} == self.known
+
+    def states(self) -> dict[str, str]:
+        return dict(study_of(self.top).load("staleness").select("trigger", "state").iter_rows())
 
 
-@pytest.mark.full
-def test_changed_files_start_what_hangs_on_them_and_nothing_else(tmp_path: Path) -> None:
-    """P43: every trigger, one after another."""
-    top = tmp_path
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("live")
     tiny.write_experiment(top, design=DESIGN)
     run(top, "queries", "query_sample")
     review_all(top)
@@ -41,35 +65,65 @@ def test_changed_files_start_what_hangs_on_them_and_nothing_else(tmp_path: Path)
     grade_all(top, "ann")
     grade_all(top, "bob")
     assert run(top).ok
+    return top
+
+
+def stands(top: Path) -> list[dict[str, str]]:
+    """Everything of the key: itself, its round's tables, what was published."""
+    state = top / ".relgrade"
+    return [files_of(state / part) for part in ("keys", f"tables/{tiny.NAME}/rounds/1", "published")]
+
+
+@pytest.mark.full
+def test_changed_files_start_what_hangs_on_them_and_nothing_else(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P43: every trigger, one after another; the monthly look; the next round."""
+    top = frozen
+    monkeypatch.setenv("DAGSTER_HOME", str(top))
     tiny.settings(top)
-    published = files_of(top / ".relgrade" / "published")
-    key = files_of(top / ".relgrade" / "keys")
-    first_round = files_of(top / ".relgrade" / "tables" / tiny.NAME / "rounds" / "1")
+    before = stands(top)
     with serving(top) as address:
-        known: set[str] = set()
-        first = finished(address, known, job="repool")
-        assert first["status"] == "SUCCESS" and first["made"] == {"staleness"}
-        known.add(first["runId"])
+        server = Watched(top, address)
+        assert server.next_run("repool", "first look")["made"] == {"staleness"}
         for trigger, (change, tables) in CHANGES.items():
+            old = {f: f.read_bytes() for f in study_of(top).folder.rglob("*") if f.is_file()}
             change(top)
-            began = time.time()
-            made = finished(address, known, job="repool")
-            print(f"{trigger}: {made['tags'][REASON]}; made {sorted(made['made'])} in {time.time() - began:.0f} s")
-            assert made["status"] == "SUCCESS" and made["made"] == set(tables), trigger
+            made = server.next_run("repool", trigger)
+            assert made["made"] == set(tables), trigger
             assert made["tags"][REASON].startswith("changed under the key")
-            known.add(made["runId"])
-            states = dict(study_of(top).load("staleness").select("trigger", "state").iter_rows())
-            assert states[trigger] == "due", (trigger, states)
-        time.sleep(40)  # two ticks of every sensor
-        assert {r["runId"] for r in runs(address)} == known, "nothing else ran"
-        assert files_of(top / ".relgrade" / "published") == published
-        edit("experiment.yaml", "deviations:", "refresh: {act_on: [new_arm]}\ndeviations:")(top)
-        opened = finished(address, known, job="open_refresh")
-        assert opened["status"] == "SUCCESS" and opened["tags"][REASON].startswith("stale: new_arm")
-        laid_out = finished(address, known, job="everything")
-        assert laid_out["status"] == "SUCCESS" and "sheets" in laid_out["made"] and "grades" not in laid_out["made"]
+            assert server.states()[trigger] == "due", trigger
+            if trigger == "corpus_growth":
+                new = {f: f.read_bytes() for f in old}
+                for files, what in ((old, "taken back"), (new, "made again")):
+                    for file, data in files.items():
+                        if file.read_bytes() != data:
+                            file.write_bytes(data)
+                    assert server.next_run("repool", f"{trigger}, {what}")["made"] == set(FROM_POOLS)
+                assert server.states()[trigger] == "due"
+        server.nothing_else()
+    assert {t for t, state in server.states().items() if state == "due"} == {*CHANGES, "monthly_unjudged"}
+    assert stands(top) == before
+    first = datetime.now(UTC).replace(day=1, hour=5, minute=0, second=0, microsecond=0)
+    first = first if first < datetime.now(UTC) else (first - timedelta(days=1)).replace(day=1)
+    was_off_since(top, first - timedelta(hours=1))
+    with serving(top) as address:
+        server = Watched(top, address, server.known)
+        monthly = server.next_run("repool", "monthly_unjudged")
+        assert monthly["made"] == {"staleness"} and monthly["tags"][REASON] == f"monthly, {first:%Y-%m}"
+        assert server.states()["monthly_unjudged"] == "due"
+        server.nothing_else()
+        edit("experiment.yaml", "deviations:", "refresh: {act_on: [new_arm, rubric, monthly_unjudged]}\ndeviations:")(
+            top
+        )
+        assert server.next_run("repool", "design's refresh")["made"] == {"staleness"}
+        assert (
+            server.next_run("open_refresh", "next round")["tags"][REASON] == "stale: new_arm, rubric, monthly_unjudged"
+        )
+        for _ in range(2):  # in either order
+            then = server.next_run("", "after the opening")
+            if then["jobName"] == "everything":
+                assert "sheets" in then["made"] and "grades" not in then["made"]
+            else:
+                assert then["made"] == {"staleness"}
     opening = [e for e in study_of(top).log if e.kind == "opened"][-1]
-    assert (opening.round, opening.body["cause"]) == (2, "new_arm")
-    assert files_of(top / ".relgrade" / "keys") == key
-    assert files_of(top / ".relgrade" / "tables" / tiny.NAME / "rounds" / "1") == first_round
-    assert files_of(top / ".relgrade" / "published") == published
+    assert (opening.round, opening.body["cause"]) == (2, "new_arm, rubric, monthly_unjudged")
+    assert stands(top) == before

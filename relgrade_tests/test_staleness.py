@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pytest
 import tiny
-from a_year import DEPTH, DUE, JUDGED, RUBRIC, SAVED, STRATUM, World, truth, year
+from a_year import DEPTH, JUDGED, REFRESHES, RUBRIC, SAVED, STRATUM, World, actions, truth, year
 
 from relgrade_assets.methods import carry_over, measures, pooling, queries, sheets, staleness
 from relgrade_assets.methods.carry_over import PAIR, Source
@@ -190,8 +190,8 @@ def unjudged(world: World, key: pl.DataFrame) -> dict[str, float]:
 
 
 def test_a_year_of_changes_by_the_pure_functions(record_property: pytest.RecordProperty) -> None:
-    """P43, P44: twelve months, two new arms, one embedding and one rubric change: the right triggers in the right
-    months and in no other; every carried grade is an answer to the very row as it reads; what is saved is counted.
+    """P43, P44: twelve months, two new arms, one embedding and one rubric change: the right actions in the right months
+    and in no other; every carried grade is an answer to the very row as it reads; what is saved is told beforehand.
     """
     months = year()
     first = carry_over.asked(contents(months[0]), {"ann": frozenset(IDS.values())})
@@ -207,23 +207,26 @@ def test_a_year_of_changes_by_the_pure_functions(record_property: pytest.RecordP
         held = carry_over.carried(asked, keeper.answers, sources=sources, relevant_from=1)
         effort = staleness.effort_of(asked, held, STRATA)
         frame = staleness.staleness(situation(keeper.world), situation(world), unjudged(world, keeper.key), effort)
-        assert staleness.due(frame) == DUE.get(month, []), (month, frame.select("trigger", "state", "evidence").rows())
-        if not staleness.due(frame):
+        wanted = REFRESHES.get(month)
+        assert actions(frame) == (wanted.actions if wanted else {}), (month, frame.select("trigger", "evidence").rows())
+        if wanted is None:
             continue
         keeper.round += 1
         percent, affected = staleness.rerate_of(frame)
+        assert percent == wanted.rerate
         among = carry_over.affected(asked, held, STRATA) if affected else None
         again = carry_over.rerated(held, percent=percent, seed="7", round=keeper.round, queries=among)
         kept = held.join(again, on=PAIR, how="anti")
-        assert kept.is_empty() if "rubric" in DUE[month] else not kept.is_empty()
+        assert kept.is_empty() if "rubric" in wanted.actions else not kept.is_empty()
         by_digest = {(r["round"], r["query_id"], r["chunk_id"], r["row_digest"]) for r in keeper.answers.to_dicts()}
         present = {(q, c): r for q, c, *r in asked.select(*PAIR, "query", "intent", "header", "text").rows()}
         for n, q, c, grade in kept.select("from_round", *PAIR, "grade").rows():
             assert (n, q, c, sheets.row_digest(*present[q, c], rubric)) in by_digest
             assert grade == truth(TEXT_OF[q], c)
         given = judged(world, asked.join(kept, on=PAIR, how="anti"), keeper.round)
-        wanted = frame.filter(pl.col("state") == "due")["pairs_to_judge"].max()
-        assert given.height == wanted, "the effort that staleness names is what the sheet then holds"
+        told = frame.filter(pl.col("state") == "due").sort("pairs_to_judge").row(-1, named=True)
+        assert (told["pairs_to_judge"], told["pairs_carried"]) == (given.height, kept.height), "as the sheet then holds"
+        assert (given.height, kept.height) == (wanted.judged, wanted.saved), month
         asked_for += given.height
         saved += kept.height
         keeper.answers = pl.concat([keeper.answers, given.select(keeper.answers.columns)])

@@ -53,6 +53,7 @@ graders:
 auditor: {name: bob, family: people-b, kind: human}
 deviations:
   - {code: shallow_depth, reason: small enough to know by heart}
+  - {code: reused_audit, reason: small enough to be audited whole}
 """
 
 

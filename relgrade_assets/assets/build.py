@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from relgrade_assets.assets.columns import described, plainly, rules_of
 from relgrade_assets.assets.lineage import column_lineage
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io.frames import content_digest, read_table
@@ -195,10 +196,8 @@ def column_schema(name: str) -> dg.TableSchema:
             dg.TableColumn(
                 str(c.name),
                 str(c.dtype).removeprefix("DataType(").removesuffix(")"),
-                description=c.description,
-                constraints=dg.TableColumnConstraints(
-                    nullable=bool(c.nullable), other=[str(check.error) for check in c.checks if check.error]
-                ),
+                description=plainly(described(c)),
+                constraints=dg.TableColumnConstraints(nullable=bool(c.nullable), other=rules_of(c)),
             )
             for c in columns
         ]

@@ -13,7 +13,7 @@ _WIDTH, _BAR, _GAP = 180, 9, 3
 
 def bars(values: Mapping[str, float], *, unit: str, top: float | None = None) -> dg.MarkdownMetadataValue:
     """A horizontal bar a value, with its number; at most eight (then only the numbers)."""
-    numbers = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    numbers = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
     if not values or len(values) > 8:
         return dg.MetadataValue.md(f"{numbers} ({unit})")
     most = top or max(values.values()) or 1
@@ -56,6 +56,10 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> dg.Markdown
 
 def _cell(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:.3f}"
 
 
 def _data(body: str, height: int) -> str:

@@ -105,13 +105,14 @@ def plan(
 
 
 def _habits(name: str) -> list[str]:
-    """What of the design, and of the sample where it is drawn, spoils judgments (P45)."""
+    """What of the design, of the sample where it is drawn, and of a key's reuse spoils judgments (P45)."""
+    from relgrade_assets.io.refreshing import reused
     from relgrade_assets.io.study import open_study
     from relgrade_assets.methods import habits
 
     study = open_study(home(), name)
     sample = None if study.outdated("query_sample") else study.load("query_sample")
-    return [notice.text for notice in habits.of_study(study.design, sample)]
+    return [notice.text for notice in (*habits.of_study(study.design, sample), *reused(study))]
 
 
 def _of_study(name: str) -> tuple[dict[str, int], dict[str, float], planning.Effort, float | None]:

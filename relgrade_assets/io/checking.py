@@ -17,6 +17,7 @@ from relgrade_assets.io.ledger import REVIEWS
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.readers.matching import match_run
 from relgrade_assets.io.readers.runs import read_run
+from relgrade_assets.io.refreshing import reused
 from relgrade_assets.io.study import Study, open_study
 from relgrade_assets.io.worksheets import filled_in, labelled
 from relgrade_assets.methods import habits, planning, sampling, strata
@@ -69,6 +70,8 @@ def check(home: Home, name: str) -> Report:
     if own >= {"arms", "graders", "strata"}:
         report.notices += habits.of_study(study.design, sample)
         report.notices += _coarse(study.design, sample)
+    if own == frozenset(Design.model_fields):
+        report.notices += report.look(lambda: reused(study)) or ()
     return report
 
 

@@ -10,9 +10,11 @@ from typing import Literal
 
 import polars as pl
 
+from relgrade_assets.errors import Refused
 from relgrade_assets.io.calibration import people, uncalibrated
 from relgrade_assets.io.checking import left_of_the_template
 from relgrade_assets.io.progress import Step
+from relgrade_assets.io.refreshing import last_frozen, reused
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
@@ -89,6 +91,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
             "under a fifth of every arm's top results is unjudged, which counts as not relevant",
             _little_unjudged(study, state["arm_measures"]),
         ),
+        ("P45", "arms embed as they did when the latest key was pooled", _as_pooled(study)),
         ("P41", "key and measures are published", done("published_key")),
     ]
     after += [
@@ -143,6 +146,15 @@ def _little_unjudged(study: Study, state: str) -> str:
         return "open"
     measures = study.load("arm_measures").filter(pl.col("scope") == "plain")
     return "note" if habits.of_scores(measures) else "done"
+
+
+def _as_pooled(study: Study) -> str:
+    if last_frozen(study) is None:
+        return "open"
+    try:
+        return "note" if reused(study) else "done"
+    except Refused:  # a key that was altered is another line's to say
+        return "open"
 
 
 def _families_differ(study: Study) -> bool:

@@ -14,6 +14,7 @@ from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.restating import restate
+from relgrade_assets.io.rounds import require_fresh_audit
 from relgrade_assets.io.standing import kept_files
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import records, require_standing
@@ -28,12 +29,13 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     """Put the key into the write-once store and the freeze into the event log. Returns the key's digest.
 
     Refused where more of the pool is unrateable than the protocol allows undeclared (P19), where several people graded
-    without a calibration (P26), where nothing is left, or where another key of this round, or this one with other
-    particulars, is frozen already.
+    without a calibration (P26), where the audit sample was used before and that isn't declared (P3), where nothing is
+    left, or where another key of this round, or this one with other particulars, is frozen already.
     """
     require_calibrated(study)
     require_standing(study)
     _require_rateable(study, key)
+    require_fresh_audit(study, study.load("audit_grades")["query_id"])
     content = methods.canonical_bytes(key.frame)
     sha = methods.key_digest(key.frame)
     lines = [

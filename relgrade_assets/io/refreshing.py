@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from relgrade_assets.errors import Waiting
+from relgrade_assets.errors import Notice, Waiting
 from relgrade_assets.io import carrying, events
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.rounds import INPUTS, opening_body, same_inputs
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import measures, staleness
+from relgrade_assets.methods import habits, measures, staleness
 from relgrade_assets.methods.measure_names import parse
 from relgrade_assets.methods.queries import zero_shares
 from relgrade_assets.methods.staleness import Effort, Situation
@@ -63,6 +63,18 @@ def present(study: Study, queries: pl.DataFrame) -> Situation:
 def last_frozen(study: Study) -> int | None:
     """The latest round that has a key; None where none has."""
     return max((e.round for e in study.log if e.kind == "frozen"), default=None)
+
+
+def reused(study: Study) -> tuple[Notice, ...]:
+    """P45: that the latest key was pooled under another embedding than an arm has now, until a round is opened on what
+    there is.
+    """
+    round_ = last_frozen(study)
+    if round_ is None or (study.round > round_ and same_inputs(study)):
+        return ()
+    made = json.loads(study.keys.load(study.name, round_)["key.json"])
+    then = {a["name"]: made["baseline"]["index"].get(a["name"], {}).get("embedding") for a in made["arms"]}
+    return habits.of_reuse(then, {a.name: a.index.embedding if a.index else None for a in study.design.arms})
 
 
 def stale(

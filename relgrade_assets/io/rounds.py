@@ -37,10 +37,30 @@ def frozen(study: Study) -> bool:
     return any(e.kind == "frozen" and e.round == study.round for e in study.log)
 
 
+def require_fresh_audit(study: Study, query_ids: pl.Series) -> None:
+    """Refuse queries that an earlier round's auditor was given, unless the design declares it (P3, P26)."""
+    again = sorted(audited_before(study).intersection(query_ids))
+    if again and not study.design.declared("reused_audit"):
+        raise Refused(
+            f"Too few queries of {study.name} are left that nobody audited",
+            [
+                Fault(
+                    f"the audit sample of round {study.round}",
+                    f"{len(again)} of {query_ids.n_unique()} queries that an earlier round's auditor was given",
+                    "queries that nobody audited yet",
+                    "Declare 'reused_audit' under deviations with a reason, or sample more queries; then "
+                    f"`relgrade refresh {study.name}`, or `relgrade revise` where the last round was not passed.",
+                )
+            ],
+            untouched="No sheet was laid out.",
+        )
+
+
 def lock_audit_sample(study: Study, frame: pl.DataFrame) -> str:
     """Lock the audit sample by digest, before the first sheet leaves (P26). Refused where grading began under another
-    lock.
+    lock, and where it was used before and that isn't declared (P3).
     """
+    require_fresh_audit(study, frame["query_id"])
     lock = content_digest(frame)
     earlier = [e for e in study.log if e.kind == "audit_locked" and e.round == study.round]
     if earlier and earlier[-1].body["digest"] != lock and events.opening(study.log, study.round) is not None:

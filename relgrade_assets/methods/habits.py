@@ -1,11 +1,12 @@
 """Habits that spoil judgments (P45), as notices to put where a user meets them: before grading from the design and the
-sample, and with the numbers from what was left unjudged.
+sample, with the numbers from what was left unjudged, and once a key is used on after an arm's embedding changed.
 
 Whether a study may go on is not decided here. The fast path imports this: no pydantic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -45,6 +46,19 @@ def head_only(design: Design, sample: pl.DataFrame) -> bool:
     """Whether every sampled query falls into strata that hold the head alone; False where strata know no tiers."""
     head = [part.name for part in design.strata.parts if part.tiers == ("head",)]
     return sample.height > 0 and sample["stratum"].is_in(head).all()
+
+
+def of_reuse(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> tuple[Notice, ...]:
+    """A key that is used on after a change of embedding without pooling again: each arm's embedding (None where not
+    told) as its pools were made, and as it is. An arm that the key doesn't know has no pools to reuse.
+    """
+    moved = [
+        f"{a} ({then[a] or 'not told'} -> {e or 'not told'})" for a, e in now.items() if a in then and e != then[a]
+    ]
+    text = f"the key was pooled under another embedding of {', '.join(moved)}: what is found now was never judged"
+    return (Notice("reuse", len(moved), f"{text}; pool again and judge what is new, by `relgrade refresh`"),) * bool(
+        moved
+    )
 
 
 def of_scores(means: pl.DataFrame, key: pl.DataFrame | None = None) -> tuple[Notice, ...]:

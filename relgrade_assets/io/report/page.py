@@ -121,8 +121,8 @@ def _queries(f: Findings, words: Words | None) -> dict[str, Any]:
             {
                 "arm": r["arm"],
                 "other": r["other"],
-                "said": f"{r['wins']} queries are better under {r['arm']}, {r['losses']} under {r['other']}, "
-                f"{r['ties']} are equal. Mean difference {number(r['difference'])} "
+                "said": f"Better under {r['arm']}: {counted(r['wins'])}; under {r['other']}: {r['losses']}; "
+                f"equal: {r['ties']}. Mean difference {number(r['difference'])} "
                 f"{interval(r['low'], r['high'])}, p (Holm) {number(r['p_holm'], 4)}.",
             }
             for r in f.comparisons.filter(pl.col("measure") == f.headline).to_dicts()

@@ -43,7 +43,7 @@
         type: "bar", x: rows.map((_, i) => i + 1), y: rows.map((r) => r[0]), marker: { color: rows.map((r) => (r[0] < 0 ? "#d55e00" : "#0072b2")) },
         text: rows.map((r) => escaped(r[1]) + ", " + escaped(r[2]) + (r[3] ? "<br>" + escaped(r[3]) : "")), textposition: "none", hovertemplate: "%{text}: %{y:.3f}<extra></extra>",
       }],
-      layout: { height: 320, showlegend: false, bargap: 0.1, xaxis: { title: { text: "queries, sorted" } }, yaxis: { title: { text: `${q.measure}, ${pair.arm} − ${pair.other}` }, range: [-1.02, 1.02] } },
+      layout: { height: 320, showlegend: false, bargap: 0.1, xaxis: { title: { text: "queries, sorted" }, dtick: rows.length > 10 ? undefined : 1 }, yaxis: { title: { text: `${q.measure}, ${pair.arm} − ${pair.other}` }, range: [-1.02, 1.02] } },
     };
   }
 
