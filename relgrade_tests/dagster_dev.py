@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,10 @@ def runs(address: str) -> list[dict[str, Any]]:
 
 def was_off_since(top: Path, then: datetime) -> None:
     """As if the server on `top`, which is stopped, had been so since `then`: its schedules were last looked at then."""
-    with DagsterInstance.from_config(str(top)) as instance:
-        for state in instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE):
+    with chdir(top), DagsterInstance.from_config(str(top)) as instance:  # settings name their folders from the top
+        states = list(instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE))
+        assert states
+        for state in states:
             data = ScheduleInstigatorData(state.instigator_data.cron_schedule, then.timestamp())  # type: ignore[union-attr]
             instance.update_instigator_state(state.with_data(data))
 

@@ -1,6 +1,6 @@
 """P43 in a running `dagster dev`: a file is changed under a frozen key and runs appear, with nothing else rerun; a
 change is taken back and made again; the server was off on the first of the month; where the design says so the next
-round is opened and laid out. One study, and two servers one after the other, for all triggers.
+round is opened and laid out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import tiny
 from dagster_dev import runs, serving, was_off_since
-from driving import files_of, run
+from driving import copy, files_of, run
 from test_keeping_up import CHANGES, DESIGN, FROM_POOLS, edit
 from tiny import grade_all, review_all, study_of
 
 from relgrade_assets.automation.asking import REASON
+from relgrade_assets.automation.jobs import REPOOLED
 
 WAIT = 300
 TWO_TICKS = 40
@@ -74,12 +75,17 @@ def stands(top: Path) -> list[dict[str, str]]:
     return [files_of(state / part) for part in ("keys", f"tables/{tiny.NAME}/rounds/1", "published")]
 
 
+@pytest.fixture
+def top(frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copied = copy(frozen, tmp_path / "top")
+    monkeypatch.setenv("DAGSTER_HOME", str(copied))
+    tiny.settings(copied)
+    return copied
+
+
 @pytest.mark.full
-def test_changed_files_start_what_hangs_on_them_and_nothing_else(frozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P43: every trigger, one after another; the monthly look; the next round."""
-    top = frozen
-    monkeypatch.setenv("DAGSTER_HOME", str(top))
-    tiny.settings(top)
+def test_changed_files_start_what_hangs_on_them_and_nothing_else(top: Path) -> None:
+    """P43: every trigger, one after another; a change that is taken back and made again."""
     before = stands(top)
     with serving(top) as address:
         server = Watched(top, address)
@@ -102,8 +108,23 @@ def test_changed_files_start_what_hangs_on_them_and_nothing_else(frozen: Path, m
         server.nothing_else()
     assert {t for t, state in server.states().items() if state == "due"} == {*CHANGES, "monthly_unjudged"}
     assert stands(top) == before
-    first = datetime.now(UTC).replace(day=1, hour=5, minute=0, second=0, microsecond=0)
-    first = first if first < datetime.now(UTC) else (first - timedelta(days=1)).replace(day=1)
+
+
+@pytest.mark.full
+def test_the_first_of_a_month_is_looked_at_and_the_next_round_opened_where_the_design_says_so(top: Path) -> None:
+    """P43: though the server was off on that day; a changed rubric and unjudged chunks open a round, which is laid out.
+    The key and its round stand.
+    """
+    before = stands(top)
+    for trigger in ("unjudged", "rubric"):
+        CHANGES[trigger][0](top)
+    with serving(top) as address:
+        server = Watched(top, address)
+        assert server.next_run("repool", "first look")["made"] == set(REPOOLED)
+        server.nothing_else()
+    now = datetime.now(UTC)
+    first = now.replace(day=1, hour=5, minute=0, second=0, microsecond=0)
+    first = first if first < now else (first - timedelta(days=1)).replace(day=1)
     was_off_since(top, first - timedelta(hours=1))
     with serving(top) as address:
         server = Watched(top, address, server.known)
@@ -111,19 +132,13 @@ def test_changed_files_start_what_hangs_on_them_and_nothing_else(frozen: Path, m
         assert monthly["made"] == {"staleness"} and monthly["tags"][REASON] == f"monthly, {first:%Y-%m}"
         assert server.states()["monthly_unjudged"] == "due"
         server.nothing_else()
-        edit("experiment.yaml", "deviations:", "refresh: {act_on: [new_arm, rubric, monthly_unjudged]}\ndeviations:")(
-            top
-        )
-        assert server.next_run("repool", "design's refresh")["made"] == {"staleness"}
-        assert (
-            server.next_run("open_refresh", "next round")["tags"][REASON] == "stale: new_arm, rubric, monthly_unjudged"
-        )
-        for _ in range(2):  # in either order
-            then = server.next_run("", "after the opening")
-            if then["jobName"] == "everything":
-                assert "sheets" in then["made"] and "grades" not in then["made"]
-            else:
-                assert then["made"] == {"staleness"}
+        edit("experiment.yaml", "deviations:", "refresh: {act_on: [rubric, monthly_unjudged]}\ndeviations:")(top)
+        assert server.next_run("repool", "the design's refresh")["made"] == {"staleness"}
+        opened = server.next_run("open_refresh", "next round")
+        assert opened["tags"][REASON] == "stale: rubric, monthly_unjudged"
+        after = {ran["jobName"]: ran["made"] for ran in (server.next_run("", "after it") for _ in range(2))}
+        assert after.keys() == {"repool", "everything"} and after["repool"] == {"staleness"}
+        assert "sheets" in after["everything"] and "grades" not in after["everything"]
     opening = [e for e in study_of(top).log if e.kind == "opened"][-1]
-    assert (opening.round, opening.body["cause"]) == (2, "new_arm, rubric, monthly_unjudged")
+    assert (opening.round, opening.body["cause"]) == (2, "rubric, monthly_unjudged")
     assert stands(top) == before

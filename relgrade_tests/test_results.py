@@ -7,15 +7,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import desk_study
 import pytest
 import tiny
-from driving import AFTER_THE_GATES, BEFORE_THE_GATES, command, copy, rewrite, run
+from driving import AFTER_THE_GATES, BEFORE_THE_GATES, Told, command, copy, rewrite, run
 from starlette.testclient import TestClient
 from tiny import study_of
 
 from relgrade_assets.assets import lineage
+from relgrade_assets.assets.build import column_schema
 from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import NotThere, Refused
@@ -31,8 +33,8 @@ MADE_FROM = ("query_sample", "intents", "grades", "audit_grades", "contributions
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private study, graded with some disagreements and published."""
+def last_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+    """A private study, graded with some disagreements and published; what its last run told."""
     top = tmp_path_factory.mktemp("finished")
     tiny.write_experiment(top, design=PRIVATE)
     tiny.settings(top)
@@ -44,7 +46,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(top, of="regrade").ok
     told = run(top, *AFTER_THE_GATES, "revisions")
     assert told.ok and "report" in told.made and "published_key" in told.made, told.text
-    return top
+    return top, told
+
+
+@pytest.fixture(scope="module")
+def finished(last_run: tuple[Path, Told]) -> Path:
+    return last_run[0]
 
 
 def private_of(study: Study) -> list[str]:
@@ -163,14 +170,56 @@ def test_a_void_round_says_so_on_a_report_that_was_made_before(finished: Path, t
     assert 'role="alert"' in shown and "VOID: round 1 of tiny is void" in shown and "was changed" in shown
 
 
-def test_the_assets_metadata_link_the_page(finished: Path, tmp_path: Path) -> None:
-    told = run(copy(finished, tmp_path / "top"), "report")
-    (made,) = [e for e in told.events if e.event_type_value == "ASSET_MATERIALIZATION"]
-    shown = made.event_specific_data.materialization.metadata
+def materialised(told: Told) -> dict[str, Any]:
+    """Each table that a run made, and its materialisation."""
+    made = [e.event_specific_data.materialization for e in told.events if e.event_type_value == "ASSET_MATERIALIZATION"]
+    return {m.asset_key.to_user_string(): m for m in made}
+
+
+def test_the_assets_metadata_link_the_page_and_show_it_small(last_run: tuple[Path, Told]) -> None:
+    """P40: every plot says its unit and n, and its interval or that there is none; shown inline by Dagster."""
+    shown = materialised(last_run[1])["report"].metadata
     assert shown["page"].value == "http://127.0.0.1:8765/e/tiny/report?round=1"
-    records = {r.data["input"]: r.data["digest"] for r in shown["made_from"].records}
-    assert set(records) == set(TABLES["report"].inputs)
-    assert records["frozen_key"] == study_of(finished).digest_of("frozen_key")
+    for name in ("headline", "differences", "unjudged_at_most", "pools_shared"):
+        text = shown[name].value
+        drawn = "data:image/svg+xml;base64," in text
+        assert drawn is (name != "differences") and len(text) < 1_000, name  # every difference is the same here
+        assert "12 queries" in text and ("95%" in text or "no interval" in text), name
+    assert "| weighted_kappa |" in shown["gates"].value and "| old |" in shown["left_out_of_the_pool"].value
+
+
+def test_dagster_leads_from_the_published_key_back_to_the_sources(last_run: tuple[Path, Told]) -> None:
+    """P2: every materialisation's data version is its content's digest, and says the digest of each of its inputs,
+    which is that input's own.
+    """
+    top, told = last_run
+    study, made = study_of(top), materialised(told)
+    todo, seen = ["published_key"], set()
+    while todo:
+        table = todo.pop()
+        own = study.label(table)
+        assert own is not None
+        if table in made:
+            shown = made[table]
+            assert shown.tags["dagster/data_version"] == shown.metadata["digest"].value == own.digest
+            assert shown.metadata["protocol"].value == study.protocol
+            assert {r.data["input"]: r.data["digest"] for r in shown.metadata["made_from"].records} == own.inputs
+        assert set(own.inputs) == set(TABLES[table].inputs)
+        for name, digest in own.inputs.items():
+            assert digest == study.digest_of(name), (table, name)
+            if name in TABLES and name not in seen:
+                todo.append(name)
+                seen.add(name)
+    assert {"queries", "runs", "intents", "sheets", "grades", "frozen_key"} <= seen
+
+
+def test_columns_read_well_in_dagster() -> None:
+    for table in TABLES:
+        for column in column_schema(table).columns:
+            rules = [*column.constraints.other, str(column.description)]
+            assert column.description and not re.search(r"\]\(|_than|isin|str_|None", " ".join(rules)), (table, rules)
+    said = {c.name: c.constraints.other for c in column_schema("staleness").columns}
+    assert said["rerate"] == [">= 0", "<= 100"] and said["state"][0].startswith("due or open")
 
 
 # the way back
