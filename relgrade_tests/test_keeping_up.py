@@ -307,7 +307,7 @@ def test_the_same_from_the_command_line(top: Path, monkeypatch: pytest.MonkeyPat
 def test_a_key_that_is_used_on_after_another_embedding_is_named_where_it_is_met(top: Path) -> None:
     """P45: by check, plan and status, until the next round is opened on what there is."""
     told = "the key was pooled under another embedding of new (e1 -> e2)"
-    line = "P45   arms embed as they did when the latest key was pooled"
+    line = "P45  arms embed as they did when the latest key was pooled"
 
     def said() -> list[bool]:
         checked, planned, status = (command_line.relgrade(top, w, tiny.NAME) for w in ("check", "plan", "status"))
