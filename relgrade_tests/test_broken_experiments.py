@@ -68,7 +68,7 @@ DESIGNS = [
             design("family: people-b", "family: dense"),
             design(
                 "deviations:\n  - {code: shallow_depth, reason: small enough to know by heart}\n",
-                "audit: {share: 0.05}\n",
+                "audit: {share: 0.05}\ndeviations:\n",
             ),
         ),
         ("3 faults", "declare 'shared_families'", "declare 'shallow_depth'", "declare 'small_audit'", "with a reason"),

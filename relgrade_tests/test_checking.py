@@ -100,7 +100,6 @@ def test_an_undeclared_departure_hides_no_file_and_the_sample_is_still_matched(t
     top = at("fresh", tmp_path)
     both(
         design("  - {code: shallow_depth, reason: small enough to know by heart}\n", ""),
-        design("deviations:\n", ""),
         lambda top: file(top, "runs/old.trec").write_text("q1 Q0 c01 1 2 t\nq1 Q0 c02 2 1 t\n"),
     )(top)
     report = checked(top)
