@@ -92,13 +92,14 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
     whole = frame.filter((pl.col("comparison") == methods.KEY_AUDITOR) & (pl.col("scope") == "all"))
     confusion = whole.filter(pl.col("statistic") == "confusion")
     named = whole.filter(pl.col("statistic").is_in([*gates.gates_of(binary_scale=d.scale.top == 1), "alpha", "ac2"]))
+    n = named.select(pl.col("n").max()).item()
     shown = named.drop_nulls(["value", "low", "high"]).select("statistic", "value", "low", "high").rows()
     return Made(
         frame,
         {
             **dict(named.drop_nulls("value").select("statistic", "value").iter_rows()),
             **({"how_far_to_trust_them": COVERED} if shown and (whole["queries"] < FEW).all() else {}),
-            "with_intervals": show.intervals(shown, unit="on the audited queries, 95%"),
+            "with_intervals": show.intervals(shown, unit=f"on {n or 0} pairs of the audited queries, 95%"),
             "confusion": show.grid(
                 ("grade", "auditor's", "pairs"),
                 confusion.select("grade", "audit_grade", pl.col("value").cast(pl.Int64)).rows(),

@@ -72,8 +72,11 @@ def grader_checks(study: Study, grades: pl.DataFrame, sheets: pl.DataFrame) -> M
     since = checking.drift(again, labels=d.scale.labels, round=study.round, seed=d.seed)
     frame = pl.concat([checking.checks(grades, sheets, seed=d.seed), since])
     found = frame.filter(pl.col("note").str.contains("leaves 0 out"))
+    pairs = dict(grades.group_by("grader").len().iter_rows())
     plots = {
-        f"{check} of {grader}": show.bars(means, unit="mean grade", top=d.scale.top)
+        f"{check} of {grader}": show.bars(
+            means, unit=f"mean grade, {pairs[grader]} pairs; intervals: the report", top=d.scale.top
+        )
         for grader, check, means in checking.means(frame)
     }
     rows = frame.filter(pl.col("at").is_null()).select("grader", "check", "value", "low", "high", "note").rows()

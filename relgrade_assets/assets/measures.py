@@ -27,7 +27,11 @@ def query_measures(study: Study, frozen_key: pl.DataFrame, runs: pl.DataFrame, q
         {
             "queries": len(kept),
             "absent_from_a_run": absent,
-            "plain_means": show.bars(dict(headline.iter_rows()), unit=d.headline, top=1),
+            "plain_means": show.bars(
+                dict(headline.iter_rows()),
+                unit=f"{d.headline}, plain, {len(kept)} queries; intervals: arm_measures",
+                top=1,
+            ),
         },
     )
 
@@ -43,9 +47,8 @@ def arm_measures(study: Study, query_measures: pl.DataFrame, query_sample: pl.Da
     rows = [(r["arm"], r["value"], r["low"], r["high"]) for r in top.to_dicts()]
     numbers = {f"{d.headline} {r['arm']}": r["value"] for r in top.to_dicts()}
     unjudged = {f"unjudged {a}": 1 - j for a, j in top.select("arm", "judged").iter_rows()}
-    return Made(
-        frame, {"headline": show.intervals(rows, unit=f"{d.headline} per {d.estimand}, 95%"), **numbers, **unjudged}
-    )
+    unit = f"{d.headline} per {d.estimand}, {query_measures['query_id'].n_unique()} queries, 95%"
+    return Made(frame, {"headline": show.intervals(rows, unit=unit), **numbers, **unjudged})
 
 
 @table
@@ -56,12 +59,13 @@ def arm_comparisons(study: Study, query_measures: pl.DataFrame, query_sample: pl
     top = frame.filter(pl.col("measure") == d.headline).with_columns(pair=pl.col("arm") + " - " + pl.col("other"))
     rows = top.drop_nulls(["difference", "low", "high"]).select("pair", "difference", "low", "high").rows()
     said = top.select("pair", "difference", "p", "p_holm", "wins", "ties", "losses").rows()
+    n = query_measures["query_id"].n_unique()
     header = ("pair", d.headline, "p", "p (Holm)", "wins", "ties", "losses")
     numbers = {f"difference {pair}": x for pair, x, _, _ in rows}
     return Made(
         frame,
         {
-            "differences": show.intervals(rows, unit=f"{d.headline}, plain, 95%", least=-1),
+            "differences": show.intervals(rows, unit=f"{d.headline}, plain, {n} queries, 95%", least=-1),
             "tests": show.grid(header, said),
             **numbers,
             "pairs_below_0.05": top.filter(pl.col("p_holm") <= 0.05).height,
@@ -91,13 +95,17 @@ def pool_trust(
     worst = unjudged.group_by("subject").agg(pl.col("value").max()).sort("subject")
     tau = frame.filter((pl.col("check") == "auditor_tau_b") & headline).drop_nulls("value")
     turned = frame.filter(pl.col("check") == "drop_one_query")
+    n = f"{frozen_key['query_id'].n_unique()} queries"
     return Made(
         frame,
         {
             "with_graders_errors": show.intervals(
-                noise.select("subject", "value", "low", "high").rows(), unit=f"{study.design.headline}, weighted, 95%"
+                noise.select("subject", "value", "low", "high").rows(),
+                unit=f"{study.design.headline}, weighted, {n}, 95%",
             ),
-            "unjudged_at_most": show.bars(dict(worst.iter_rows()), unit="share of a top k", top=1),
+            "unjudged_at_most": show.bars(
+                dict(worst.iter_rows()), unit=f"share of a top k, {n}; counted, no interval", top=1
+            ),
             **{f"unjudged {arm}": share for arm, share in worst.iter_rows()},
             "to_act_on": unjudged.filter(pl.col("verdict") == "act").height,
             **({"tau_b_under_auditor": tau["value"][0]} if tau.height else {}),

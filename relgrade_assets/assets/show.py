@@ -34,7 +34,7 @@ def intervals(
         return dg.MetadataValue.md(f"{text} ({unit})")
 
     def at(x: float) -> str:
-        return f"{_WIDTH * (x - least) / (1 - least):.0f}"
+        return f"{3 + (_WIDTH - 2) * (x - least) / (1 - least):.0f}"  # room for a point at either end
 
     zero = f'<path d="M{at(0)} 0V{12 * len(rows)}" stroke="#ccc"/>' if least < 0 else ""
     marks = zero + "".join(
