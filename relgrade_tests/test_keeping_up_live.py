@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tiny
 from dagster_dev import runs, serving, was_off_since
-from driving import copy, files_of, run
+from driving import copy, run, standing_files
 from test_keeping_up import CHANGES, DESIGN, FROM_POOLS, edit
 from tiny import grade_all, review_all, study_of
 
@@ -72,7 +72,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stands(top: Path) -> list[dict[str, str]]:
     """Everything of the key: itself, its round's tables, what was published."""
     state = top / ".relgrade"
-    return [files_of(state / part) for part in ("keys", f"tables/{tiny.NAME}/rounds/1", "published")]
+    return [standing_files(state / part) for part in ("keys", f"tables/{tiny.NAME}/rounds/1", "published")]
 
 
 @pytest.fixture
