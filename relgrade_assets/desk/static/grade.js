@@ -429,7 +429,7 @@
       return;
     }
     await next();
-    show("said", doneText() + "." + (data.closed ? " This round is closed: no answer can change any more." : ""), false);
+    show("said", doneText() + "." + (data.closed ? " This round is closed: no answer can change any more." : ""), Boolean(data.closed));
     $("passage").focus({ preventScroll: true });
     document.documentElement.dataset.ready = "1";
   }
