@@ -102,7 +102,7 @@ class Database:
         weakref.finalize(self, self.engine.dispose)
         try:
             self._bring_up_to_date()
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise self._unusable(error) from error
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
@@ -111,6 +111,8 @@ class Database:
             try:
                 with self.engine.connect() as connection, connection.begin():
                     return work(connection)
+            except UnicodeDecodeError as error:  # sqlite3's own, of a broken file's names
+                raise self._unusable(error) from error
             except SQLAlchemyError as error:
                 if not (again and isinstance(error, DBAPIError) and error.connection_invalidated):
                     raise self._unusable(error) from error
@@ -124,6 +126,8 @@ class Database:
             try:
                 with self.engine.connect().execution_options(relgrade_write=True) as connection, connection.begin():
                     return work(connection)
+            except UnicodeDecodeError as error:
+                raise self._unusable(error) from error
             except SQLAlchemyError as error:
                 if attempt == _ATTEMPTS or not _came_second(error):
                     raise self._unusable(error) from error
@@ -134,7 +138,7 @@ class Database:
         """Let go of every connection."""
         self.engine.dispose()
 
-    def _unusable(self, error: SQLAlchemyError) -> Unusable:
+    def _unusable(self, error: SQLAlchemyError | UnicodeDecodeError) -> Unusable:
         said = (str(error.orig) if isinstance(error, DBAPIError) else str(error)).splitlines()[0]
         if said == "file is not a database":
             said += "; restore it from a copy, or name another by RELGRADE_LEDGER"

@@ -28,7 +28,10 @@ from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
 _PAIR = ["query_id", "chunk_id"]
 _KEY = {"query_id": pl.String, "chunk_id": pl.String, "grade": pl.Int64}
 _NEAR = 1e-9
-_BROKEN = (Refused, ValueError, KeyError, TypeError, IndexError, AttributeError, pl.exceptions.PolarsError, OSError)
+_BROKEN = (
+    *(Refused, ValueError, KeyError, TypeError, IndexError, AttributeError, OSError),
+    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+)
 
 
 @dataclass

@@ -86,11 +86,12 @@ def check_study(study: Study) -> StudyChecked:
         log = study.log
     except Refused as refused:
         said = refused.faults or [Fault("events", refused.what, "the event log")]
-        faults += [Fault(f"ledger.sqlite, {f.where}", f.found, f.expected, f.mend) for f in said]
-    ready = part("the event log's chain", _chain(log))
+        faults += [Fault(f"{_ledger(study)}, {f.where}", f.found, f.expected, f.mend) for f in said]
+    ready = part("the event log's chain", _chain(_ledger(study), log))
     for frozen in [e for e in log if e.kind == "frozen"]:
         part(f"the ledger's rows of round {frozen.round}", iter(altered(study, frozen)))
         ready = part(f"the key store, round {frozen.round}", _stored(study, log, frozen)) and ready
+    faults += _unlogged(study, log)
     tables: Tables = {}
     sound = part("tables", _tables(study, tables))
     if sound:
@@ -98,10 +99,10 @@ def check_study(study: Study) -> StudyChecked:
     if sound and log and ready:
         part("key and measures made again", _remade(study, log, tables))
     folder, found = study.home.published / study.name, None
-    if folder.is_dir() and log:
+    if folder.is_dir():
         found = verifying.check_folder(folder)
         faults += [Fault(f"published/{study.name}/{f.where}", f.found, f.expected, f.mend) for f in found.faults]
-        part("the published folder against store and tables", _published(study, log, folder, tables))
+        part("the published folder against store and tables", _published(study, log, folder, found, tables))
     if log:
         standing = examine(study)
         left += [f"{f.where} is not current: {f.found}" for f in _outdated(study)]
@@ -111,8 +112,12 @@ def check_study(study: Study) -> StudyChecked:
     )
 
 
+def _ledger(study: Study) -> str:
+    return "ledger.sqlite" if study.ledger.sqlite else "the ledger"
+
+
 def _database(study: Study) -> Outcome:
-    where = "ledger.sqlite" if study.ledger.sqlite else "the ledger"
+    where = _ledger(study)
     if not study.ledger.sqlite:
         return
 
@@ -130,18 +135,27 @@ def _database(study: Study) -> Outcome:
     yield from study.ledger.read(work)
 
 
-def _chain(log: list[Event]) -> Outcome:
+def _chain(ledger: str, log: list[Event]) -> Outcome:
     for fault in events.check_chain(log):
-        yield Fault(f"ledger.sqlite, {fault.where}", fault.found, fault.expected, fault.mend)
+        yield Fault(f"{ledger}, {fault.where}", fault.found, fault.expected, fault.mend)
     rounds = [e.round for e in log if e.kind == "opened"]
     if rounds != list(range(1, len(rounds) + 1)):
-        yield Fault("ledger.sqlite, events", f"openings of the rounds {rounds}", "each round opened once, in order")
+        yield Fault(f"{ledger}, events", f"openings of the rounds {rounds}", "each round opened once, in order")
     frozen: dict[int, tuple[int, object]] = {}
     for e in log:
         if e.kind == "frozen" and frozen.setdefault(e.round, (e.seq, e.body["key_digest"]))[1] != e.body["key_digest"]:
-            yield Fault(f"ledger.sqlite, event {e.seq}", "another key of a frozen round", "one key a round (P33)")
+            yield Fault(f"{ledger}, event {e.seq}", "another key of a frozen round", "one key a round (P33)")
         if e.kind in ("first_reading", "read_again") and e.round not in frozen:
-            yield Fault(f"ledger.sqlite, event {e.seq}", "measures read before the freeze", "after it (P34)")
+            yield Fault(f"{ledger}, event {e.seq}", "measures read before the freeze", "after it (P34)")
+
+
+def _unlogged(study: Study, log: list[Event]) -> Iterator[Fault]:
+    """Keys of the store whose freeze the log does not have, which comes before the store (P33)."""
+    frozen = {study.keys.folder(study.name, e.round) for e in log if e.kind == "frozen"}
+    for folder in sorted((study.home.state / "keys" / study.name).glob("round-*/")):
+        if folder not in frozen:
+            due = f"that of keys/{study.name}/{folder.name}"
+            yield Fault(f"{_ledger(study)}, events", "no freeze", due, "Restore the ledger from a copy.")
 
 
 def _stored(study: Study, log: list[Event], frozen: Event) -> Outcome:
@@ -289,7 +303,8 @@ def _measures_again(study: Study, held: Held, log: list[Event], n: int) -> Outco
             yield Fault(_named(study, table, n), found, f"{due}, measured again from key and runs")
 
 
-def _published(study: Study, log: list[Event], folder: Path, tables: Tables) -> Outcome:
+def _published(study: Study, log: list[Event], folder: Path, itself: verifying.Checked, tables: Tables) -> Outcome:
+    altered = {fault.where.split(",")[0] for fault in itself.faults}
     where = f"published/{study.name}"
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     content = verifying.loaded(files.get("manifest.json", b""))
@@ -311,14 +326,18 @@ def _published(study: Study, log: list[Event], folder: Path, tables: Tables) -> 
         yield Fault(f"{where}/manifest.json", "another identity of the key", "that of key.json in the store")
     known = files.get("events.jsonl", b"").count(b"\n")
     if files.get("events.jsonl") != events.as_jsonl(log[:known], publication.pseudonyms(study.design)):
-        found = f"{known} events that are not the first {known} of {len(log)} in the ledger"
-        yield Fault(f"{where}/events.jsonl", found, "the log as it stood then")
+        if altered & {"manifest.json", "events.jsonl"}:
+            found = f"{known} events that are not the first {known} of {len(log)} in the ledger"
+            yield Fault(f"{where}/events.jsonl", found, "the log as it stood then")
+        else:  # the folder bears itself out, so the ledger's log was cut or rewritten since
+            due = f"the {known} that {where}/events.jsonl has, or more"
+            yield Fault(f"{_ledger(study)}, events", f"{len(log)} events", due, "Restore the ledger from a copy.")
     elif _words(standing_of(log, n, about["key_sha256"])) != _words(standing_of(log[:known], n, about["key_sha256"])):
         mend = f"`relgrade run {study.name}` remakes it."
         yield Fault(f"{where}/status.json", "how the key stood once", "how it stands by the log now", mend)
     for name, table in _PUBLISHED.items():
         held = tables.get(study.path(table, n))
-        if held is not None and name in files and _rows_digest(files[name]) != held[1].digest:
+        if held is not None and name in files and name not in altered and _rows_digest(files[name]) != held[1].digest:
             yield Fault(f"{where}/{name}", "other rows", f"content digest {held[1].digest}, the table {table}")
     if study.path("published_key", n) in tables:
         for name, _, sha in tables[study.path("published_key", n)][0].iter_rows():
@@ -337,7 +356,7 @@ def _rows_digest(data: bytes) -> str:
     """Content digest of a Parquet file; empty where it can't be read."""
     try:
         return content_digest(pl.read_parquet(io.BytesIO(data)))
-    except (pl.exceptions.PolarsError, OSError, TypeError):
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, TypeError):
         return ""
 
 
