@@ -29,6 +29,7 @@ from relgrade_assets.io.frames import read_table
 from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.restating import restated
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods.intents import row_faults
 from relgrade_assets.methods.normalise import normalised
 from relgrade_assets.protocol.canonical import keyed_id
 from relgrade_assets.schemas import TABLES
@@ -200,10 +201,10 @@ def write(top: Path, draw: random.Random) -> list[str]:
     intents = [secret(draw).replace("\t", " ") for _ in queries]
     with (folder / "intents.csv").open("w", newline="", encoding="utf-8") as stream:
         rows = [
-            (ids[old], new, "where", f"Where is {text} thing {n}?", "cleo")
+            (ids[old], new, "where", f"Where is {text} thing {n}?", "cleo", "planted words")
             for n, (old, new, text) in enumerate(zip(tiny.QUERIES, queries, intents, strict=True), start=1)
         ]
-        csv.writer(stream).writerows([("query_id", "query", "form", "intent", "author"), *rows])
+        csv.writer(stream).writerows([("query_id", "query", "form", "intent", "author", "lint_override"), *rows])
     texts = [secret(draw) for _ in range(2 * len(tiny.CHUNKS))]
     lines = [
         json.dumps({"chunk_id": c, "header": texts[2 * n], "text": f"This is {texts[2 * n + 1]}."})
@@ -278,3 +279,10 @@ def test_a_refusal_of_private_text_does_not_repeat_it(study: Study, monkeypatch:
     with pytest.raises(Refused, match=r"judgments\.json: found a private string") as caught:
         publishing.publish(study, tables)
     assert leaks(iter([str(caught.value)]), planted) == []
+
+
+def test_the_lint_of_an_intent_does_not_repeat_it() -> None:
+    """P16, P41: what a run says of a row is in Dagster's log; the query's id tells which row it is."""
+    row = {"query_id": "q1", "query": None, "intent": "Where is tlvwrzsmtlmflt; and bcdfg?", "lint_override": ""}
+    faults = row_faults(row, {"q1": "thing"})
+    assert faults and "tlvwrzsmtlmflt" not in repr(faults)

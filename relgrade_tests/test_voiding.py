@@ -13,6 +13,7 @@ import pytest
 import tiny
 from command_line import LEDGER, at, expect, nothing_changes, relgrade
 
+from relgrade_assets.io.frames import read_table
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.voiding import examine
 
@@ -77,6 +78,11 @@ def test_a_void_round_says_so_everywhere(tmp_path: Path) -> None:
     said = expect(1, top, "status", "tiny").out
     assert "VOID: round 1 of tiny is void since" in said
     assert json.loads(relgrade(top, "status", "tiny", "--json").out)["standing"]["status"] == "void"
+    assert b"VOID: round 1 of tiny" in (top / PUBLISHED / "report.html").read_bytes()
+    for whole in ("tiny", top / PUBLISHED):
+        assert "VOID: round 1 of tiny" in expect(1, top, "verify", whole).out
+    query, chunk = read_table(tiny.study_of(top).path("frozen_key")).row(0)[:2]
+    assert "VOID: round 1 of tiny" in relgrade(top, "trace", "tiny", query, chunk).out
     store = top / ".relgrade" / "keys" / "tiny" / "round-1"
     for key in (top / PUBLISHED, top / PUBLISHED / "key.jsonl", store, store / "key.jsonl"):
         assert "the key is void: grades were found changed" in expect(0, top, "score", key, top / RUN).err

@@ -32,6 +32,8 @@ def trace(
         say(json.dumps(found.plain(), ensure_ascii=False))
     else:
         say(f"{found.experiment}, round {found.round}: query {found.query_id}, chunk {found.chunk_id}")
+        if found.standing:
+            say(found.standing)
         for link in found.links:
             of = f" ({link.stands_in}{', sha256 ' + link.digest[:12] if link.digest else ''})"
             say(f"\n{link.name}{of}{': ' + link.note if link.note else ''}")

@@ -17,6 +17,7 @@ from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io.report.page import policy_of
 from relgrade_assets.io.report.store import VERSIONS, stored_report
 from relgrade_assets.io.tracing import require_no_round_at_work, trace_of
+from relgrade_assets.io.voiding import examine
 
 ASKED_AT_MOST = 1_000
 ROUND_DIGITS = 6
@@ -30,7 +31,9 @@ def report(desk: Desk, request: Request, body: bytes) -> Response:
     if version is None or (asked and not (asked.isascii() and asked.isdigit() and len(asked) <= ROUND_DIGITS)):
         raise NoSuchPage
     try:
-        page = stored_report(desk.study(session), version, int(asked) if asked else None)
+        study = desk.study(session)
+        examine(study)
+        page = stored_report(study, version, int(asked) if asked else None)
     except (Refused, NotThere) as why:
         return told(session, why)
     return HTMLResponse(page, headers={"Content-Security-Policy": f"{policy_of(page)}; frame-ancestors 'none'"})

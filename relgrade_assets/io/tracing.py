@@ -20,7 +20,9 @@ from relgrade_assets.io import events
 from relgrade_assets.io.frames import read_label, read_table
 from relgrade_assets.io.ledger import answers as ledger_answers
 from relgrade_assets.io.ledger import attempts, prompts
+from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.voiding import examine
 from relgrade_assets.methods.grading import combine
 from relgrade_assets.methods.key import canonical_bytes
 from relgrade_assets.methods.normalise import normalised
@@ -52,12 +54,15 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The way of one pair from the key back to the log, the links in that order."""
+    """The way of one pair from the key back to the log, the links in that order. `standing` is what has to be said of
+    the key (P35), "" where it is valid.
+    """
 
     experiment: str
     round: int
     query_id: str
     chunk_id: str
+    standing: str
     links: tuple[Link, ...]
     proofs: tuple[Proof, ...]
 
@@ -74,7 +79,9 @@ def trace_of(study: Study, query: str, chunk_id: str, *, round: int | None = Non
     """
     number = round or study.round
     require_no_round_at_work(study, number)
+    examine(study)
     log = study.log
+    stands = standing_of(log, number)
     key_sha = next(str(e.body["key_digest"]) for e in log if e.kind == "frozen" and e.round == number)
     tables = _Tables(study, number)
     query_id = _query_id(tables, query)
@@ -111,7 +118,8 @@ def trace_of(study: Study, query: str, chunk_id: str, *, round: int | None = Non
     proofs = list(
         _proofs(study, number, tables, stored, line, row, given, sheets, pool[0]["chunk_digest"], found, pair)
     )
-    return Trace(study.name, number, query_id, chunk_id, tuple(links), tuple(proofs))
+    said = stands.banner if stands else ""
+    return Trace(study.name, number, query_id, chunk_id, said, tuple(links), tuple(proofs))
 
 
 def require_no_round_at_work(study: Study, number: int) -> None:

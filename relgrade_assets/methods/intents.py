@@ -152,7 +152,7 @@ def row_faults(row: Mapping[str, str | None], queries: Mapping[str, str]) -> lis
         found.append(("query", repr(given), repr(sampled), "Leave the query's text as sampled."))
     if not (row["lint_override"] or "").strip():
         mend = "Keep the most plausible question, or give a reason under lint_override."
-        found += [("", f"{intent!r}: {finding}", "one line with one reading", mend) for finding in lint(intent)]
+        found += [("", finding, "one line with one reading", mend) for finding in lint(intent)]
     return found
 
 
