@@ -365,11 +365,9 @@ def test_four_thousand_rows_open_at_once_and_by_keyboard(
     monkeypatch.setattr(module, function, lambda study: many(before(study), 4_000, *done))
     with desk_study.served(top) as (address, desk):
         at = At(address, desk, top)
-        began = time.monotonic()
         at.enter(chromium, person, role, f"/e/tiny/{path}")
-        took = time.monotonic() - began
         assert "3998 of 4000 done" in chromium.find_element(By.ID, "count").text
-        assert took < 60, took
+        assert len(chromium.find_elements(By.CSS_SELECTOR, "form.row")) == 50
         for _ in range(4):
             press(chromium, Keys.TAB)
             if chromium.switch_to.active_element.get_attribute("id") == "to-open":
