@@ -45,11 +45,13 @@ def altered(study: Study, frozen: Event, *names: str) -> list[Fault]:
             then = sealed.get(name)
             if then is None:
                 continue
-            most = None if name == "answers" else int(then["rows"])
+            then = then if isinstance(then, dict) else {}  # an altered event
+            rows = then.get("rows")
+            most = None if name == "answers" or not isinstance(rows, int) else rows
             now = _sealed(connection, name, study.name, frozen.round, most=most)
             if now != then:
                 found = f"{now['rows']} rows of round {frozen.round} with sha256 {str(now['sha256'])[:12]}"
-                due = f"{then['rows']} with {str(then['sha256'])[:12]}, as they were at the freeze"
+                due = f"{rows} with {str(then.get('sha256'))[:12]}, as they were at the freeze"
                 faults.append(Fault(f"the ledger, {name}", found, due, "Restore the ledger from a copy."))
         return faults
 
