@@ -55,13 +55,8 @@ def lint(intent: str) -> list[str]:
     for word in ("either", "alternatively"):
         if re.search(rf"\b{word}\b", text, re.I):
             found.append(f"the word {word!r} offers an alternative")
-    slashed = [t for t in _words(text) if _alternative_by_slash(t)]
-    if slashed or re.search(r"\s/\s", text):
-        found.append(
-            f"the slash in {slashed[0]!r} offers an alternative"
-            if slashed
-            else "a slash between words offers an alternative"
-        )
+    if any(map(_alternative_by_slash, _words(text))) or re.search(r"\s/\s", text):
+        found.append("a slash between words offers an alternative")
     if re.search(r"\?\s+\S", text):
         found.append("something follows the question mark: one question a line")
     if _LIST.search(text):
@@ -142,14 +137,15 @@ def intents_digest(frame: pl.DataFrame) -> str:
 
 def row_faults(row: Mapping[str, str | None], queries: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
     """P16: what is wrong with a row's text, as column, found, expected and mend: another query's text than the sampled
-    one (`queries`, by id), and a lint's finding without a reason. Rows of other queries are passed over.
+    one (`queries`, by id), and a lint's finding without a reason. Rows of other queries are passed over. No text is
+    repeated: what is found ends in Dagster's log.
     """
     found: list[tuple[str, str, str, str]] = []
     if row["query_id"] not in queries:
         return found
     given, sampled, intent = row["query"], queries[str(row["query_id"])], row["intent"] or ""
     if given is not None and given != sampled:
-        found.append(("query", repr(given), repr(sampled), "Leave the query's text as sampled."))
+        found.append(("query", "another text", "the sampled query's", "Leave the query's text as sampled."))
     if not (row["lint_override"] or "").strip():
         mend = "Keep the most plausible question, or give a reason under lint_override."
         found += [("", finding, "one line with one reading", mend) for finding in lint(intent)]
