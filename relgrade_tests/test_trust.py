@@ -74,10 +74,11 @@ def test_p5_err_takes_the_scales_top_grade_in_a_study(monkeypatch: pytest.Monkey
     assert label_noise(ground, audited, "ERR", labels=[0, 1, 2], seed="s", resamples=4)[0]["value"] == 0.25
 
     from relgrade_assets.assets import measures as assets
+    from relgrade_assets.io import measuring
 
     seen: dict[str, object] = {}
     monkeypatch.setattr(assets, "require_frozen", lambda *_: None)
-    monkeypatch.setattr(assets.methods, "evaluate", lambda *_, **about: seen.update(about) or 1 / 0)
+    monkeypatch.setattr(measuring.measures, "evaluate", lambda *_, **about: seen.update(about) or 1 / 0)
     step = assets.query_measures.op.compute_fn.decorated_fn  # type: ignore[attr-defined]
     (body,) = [c.cell_contents for c in step.__closure__ if inspect.isfunction(c.cell_contents)]
     scale = SimpleNamespace(relevant_from=1, gain="exponential", top=2)
