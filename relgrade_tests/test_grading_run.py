@@ -224,7 +224,7 @@ def test_prompts_hold_nothing_but_what_a_grader_sees(top: Path, tmp_path: Path, 
 def test_interrupted_it_keeps_what_was_accepted_and_goes_on(top: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """P21, P23: SIGTERM and Ctrl-C."""
     journal = tmp_path / "journal"
-    behave(monkeypatch, journal=journal, delay=1.0)
+    behave(monkeypatch, journal=journal, delay=0.3)
     pace(top, concurrency=2)
     for sent, after in ((signal.SIGTERM, 5), (signal.SIGINT, 20)):
         process = driving.started(top, "grade", NAME)
