@@ -467,6 +467,8 @@ def _sql(store: Path, *statements: str) -> None:
         ("DELETE FROM events",),
         ("UPDATE events SET experiment = 'tjny' WHERE seq = (SELECT max(seq) FROM events)",),
         ("DELETE FROM reviews WHERE id = 3",),
+        ("UPDATE events SET body = replace(body, '\"round\"', '\"rouod\"') WHERE seq = 2",),
+        ("UPDATE events SET body = replace(body, '\"key_digest\"', '\"key_dig\"') WHERE kind = 'frozen'",),
     ],
 )  # fmt: skip
 def test_lines_of_the_ledgers_log_removed_reordered_cut_or_replayed(

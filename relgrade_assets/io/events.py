@@ -142,7 +142,8 @@ def append(
 
 
 def read(ledger: Ledger, experiment: str) -> list[Event]:
-    """Every event of the experiment, in order. Raises Refused where a body is no JSON object (it was altered)."""
+    """Every event of the experiment, in order. Raises Refused where a body is no JSON object or lacks a key of its
+    kind (it was altered)."""
     return ledger.read(lambda connection: _read(connection, experiment))
 
 
@@ -289,11 +290,13 @@ def _read(connection: sa.Connection, experiment: str) -> list[Event]:
             body = json.loads(row["body"])
         except ValueError:
             body = None
-        if not isinstance(body, dict) or BY_DIGEST in body:
+        needed = {"round", *KINDS.get(row["kind"], ())}
+        whole = isinstance(body, dict) and needed <= set(body) and isinstance(body["round"], int)
+        if not whole or BY_DIGEST in body:
             faults.append(
                 Fault(
                     f"event {row['seq']}",
-                    "a body that is no JSON object, or hides who decided",
+                    "a body that is no JSON object, lacks a key, or hides who decided",
                     "one that was logged",
                     "It was altered; restore the ledger from a copy.",
                 )
