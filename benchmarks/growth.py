@@ -1,4 +1,3 @@
-# ruff: noqa: S603 - argv lists that this file makes, never a shell
 """How time and memory of `relgrade score` grow with the rows of a run: a hundredth of M to ten times M.
 
     .venv/bin/python benchmarks/growth.py --rounds 5 --write
@@ -12,12 +11,10 @@ import argparse
 import math
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from run import HERE, RESULT, TO_PARQUET, WORK, Piece, machine, put
+from run import HERE, RESULT, WORK, Piece, machine, parquet_of, put
 
 from data import SIZES, make
 
@@ -33,11 +30,10 @@ def pieces(sizes: Sequence[str]) -> list[Piece]:
     for size in sizes:
         folder = WORK / size
         make(folder, size, 1, shuffled=False)
-        qrels, run, parquet = (str(folder / name) for name in ("qrels", "arm0.run", "arm0.parquet"))
-        if not Path(parquet).is_file():
-            subprocess.run([sys.executable, "-c", TO_PARQUET, run, parquet], check=True)
-        for form, path in (("TREC", run), ("Parquet", parquet)):
-            found.append(Piece(f"{form} {size}", [sys.executable, str(HERE / "work.py"), "relgrade", qrels, path]))
+        run = folder / "arm0.run"
+        for form, path in (("TREC", run), ("Parquet", parquet_of(run))):
+            command = [sys.executable, str(HERE / "work.py"), "relgrade", str(folder / "qrels"), str(path)]
+            found.append(Piece(f"{form} {size}", command))
     return found
 
 

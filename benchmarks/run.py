@@ -86,14 +86,22 @@ def peers() -> str:
     return str(python)
 
 
+def parquet_of(run: Path) -> Path:
+    """The run beside it as Parquet, made where it is not there, in a process of its own: a child's peak is never below
+    its parent's size.
+    """
+    parquet = run.with_suffix(".parquet")
+    if not parquet.is_file():
+        subprocess.run([sys.executable, "-c", TO_PARQUET, str(run), str(parquet)], check=True)
+    return parquet
+
+
 def pieces(size: str, with_peers: bool) -> list[Piece]:
     """What is run at a size. trec_eval and the floor only where they can be."""
     folder = WORK / size
     make(folder, size, 4)
     work, qrels, run = str(HERE / "work.py"), str(folder / "qrels"), str(folder / "arm0.run")
-    parquet = folder / "arm0.parquet"
-    if not parquet.is_file():  # in a process of its own: a child's peak is never below its parent's size
-        subprocess.run([sys.executable, "-c", TO_PARQUET, run, str(parquet)], check=True)
+    parquet = parquet_of(folder / "arm0.run")
     ours = [sys.executable, work, "relgrade", qrels]
     four = [str(folder / f"arm{a}.run") for a in range(4)]
     one, trec = f"{OURS}, 1 arm", "trec_eval, 1 arm"

@@ -91,6 +91,7 @@ def read_items(study: Study, folder: Path) -> pl.DataFrame:
         raise NotThere(Waiting(f"intents in {name}", 0, items.height))
     sampled = set(study.load("query_sample").select(normalised(pl.col("query"))).to_series())
     chunks = study.corpus.filter(pl.col("chunk_id").is_in(items["chunk_id"].to_list()))
+    there = set(chunks["chunk_id"])
     twice = items.select("known", "chunk_id").is_duplicated()
     faults = []
     for row, again in zip(items.to_dicts(), twice, strict=True):
@@ -99,7 +100,7 @@ def read_items(study: Study, folder: Path) -> pl.DataFrame:
             faults.append(Fault(where, "a query of the sample", "a query outside it, which nobody grades later"))
         if not row["intent"]:
             faults.append(Fault(where, "no intent", "one line that says what the query asks"))
-        if row["chunk_id"] not in set(chunks["chunk_id"]):
+        if row["chunk_id"] not in there:
             faults.append(Fault(where, f"the chunk {row['chunk_id']!r}", "a chunk of the corpus"))
         if again:
             faults.append(Fault(where, "an item that stands twice", "each once"))

@@ -55,10 +55,10 @@ def of_reuse(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> t
     moved = [
         f"{a} ({then[a] or 'not told'} -> {e or 'not told'})" for a, e in now.items() if a in then and e != then[a]
     ]
+    if not moved:
+        return ()
     text = f"the key was pooled under another embedding of {', '.join(moved)}: what is found now was never judged"
-    return (Notice("reuse", len(moved), f"{text}; pool again and judge what is new, by `relgrade refresh`"),) * bool(
-        moved
-    )
+    return (Notice("reuse", len(moved), f"{text}; pool again and judge what is new, by `relgrade refresh`"),)
 
 
 def of_scores(means: pl.DataFrame, key: pl.DataFrame | None = None) -> tuple[Notice, ...]:
