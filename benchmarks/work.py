@@ -26,8 +26,8 @@ def relgrade(qrels: str, runs: list[str]) -> Callable[[], Means]:
     from relgrade_assets.methods import measures
 
     def work() -> Means:
-        key = read_judgments(Path(qrels), name=qrels).frame
-        table = measures.score(read_hits(runs, key).hits, key, MEASURES, relevant_from=1, gain="linear")
+        key = read_judgments(Path(qrels), name=qrels)
+        table = measures.score(read_hits(runs, key).hits, key.grades, MEASURES, relevant_from=1, gain="linear")
         means = {}
         for name in ("nDCG@10", "AP"):
             values = table.filter((table["measure"] == name) & (table["arm"] == table["arm"][0]))["value"]

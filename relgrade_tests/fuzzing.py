@@ -29,7 +29,7 @@ from spoiling import BY_LINE, FILES_AT_ONCE, HARD, SEEDS, line_of, spoil
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.readers.judgments import read_grades
-from relgrade_assets.io.readers.keys import read_judgments
+from relgrade_assets.io.readers.keys import Judgments, read_judgments
 from relgrade_assets.io.readers.label_studio import read_label_studio
 from relgrade_assets.io.readers.opensearch import read_opensearch
 from relgrade_assets.io.readers.qrels import read_qrels
@@ -166,6 +166,8 @@ class Fuzz:
         else:
             self.accepted[kind] += 1
             self._rows(kind, rows, naive, data, path)
+        if kind == "qrels":
+            self._judgments(path, naive, data)
         if kind in ("trec", "run.jsonl", "run.csv", "gz", "zst", "parquet"):
             self._hits(
                 kind,
@@ -228,6 +230,22 @@ class Fuzz:
                 next((f"{a} for {b}" for a, b in zip(rows, naive.rows, strict=False) if repr(a) != repr(b)), "length"),
             )
 
+    def _judgments(self, path: Path, naive: Naive, data: bytes) -> None:
+        """What `relgrade score` makes of qrels: one judge's rows, each pair once; several judges may be refused."""
+        try:
+            rows = _columns(read_judgments(path, name=NAME).frame, "query_id", "chunk_id", "grade")
+        except Refused:
+            if naive.fine and len({r[1] for r in naive.rows}) == 1:
+                self._note("qrels", "refused by score", data)
+            return
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            self._note("qrels", f"score: {type(error).__name__}", data)
+            return
+        if not naive.fine or rows != [(query, chunk, grade) for query, _, chunk, grade in naive.rows]:
+            self._note("qrels", "other judgments in score", data)
+
     def _hits(self, kind: str, path: Path, naive: Naive, data: bytes) -> None:
         """What `relgrade score` makes of a run: the ranks of judged rows, and how long each ranking is."""
         picked = naive.rows[::2] if naive.fine else []
@@ -237,7 +255,7 @@ class Fuzz:
         )
         name = path.rename(path.with_name("g" + {"gz": ".run.gz", "zst": ".run.zst"}.get(kind, path.suffix)))
         try:
-            hits = read_hits([str(name)], qrels, partial=True).hits
+            hits = read_hits([str(name)], Judgments(qrels), partial=True).hits
         except Refused:
             if naive.fine and kind not in ("gz", "zst"):
                 self._note(kind, "refused by score", data)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from relgrade_assets.io.readers.keys import Judgments, read_judgments
+from relgrade_assets.io.readers.plain_qrels import plain_qrels
+from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.readers.sieve import whole_queries
 from relgrade_assets.io.readers.trec_bytes import trec_rows
 from relgrade_assets.methods import id_words
@@ -169,3 +173,79 @@ def test_ranks_may_be_in_any_order_within_tied_scores_alone() -> None:
         assert (sifted is not None) == taken, (fourth, fifth)
         if sifted is not None:  # c, b, a: chunk ids descending within the tie
             assert sifted.rank.tolist() == [2] and sifted.tied == 3
+
+
+# judgments
+
+
+def qrels_text(pairs: list[tuple[str, str]], blank: str = " ", judge: str = "0") -> str:
+    return "".join(f"{q}{blank}{judge}{blank}{c}{blank}{i % 4}\n" for i, (q, c) in enumerate(pairs))
+
+
+PAIRS = [(f"q{i % 7}" * (1 + i % 3), f"c{i:0{1 + i % 20}d}") for i in range(400)]
+
+
+@pytest.mark.parametrize("blank", [" ", "\t"])
+@pytest.mark.parametrize("pairs", [sorted(PAIRS), PAIRS, PAIRS[:1]], ids=["blocks", "scattered", "one"])
+def test_plain_qrels_are_what_the_reader_that_explains_reads(
+    tmp_path: Path, pairs: list[tuple[str, str]], blank: str
+) -> None:
+    """The rows and their order; what is looked up in them; without a line end at the end too."""
+    path, text = tmp_path / "qrels", qrels_text(pairs, blank)
+    due = read_qrels(_written(path, text), name="qrels").frame.select("query_id", "chunk_id", "grade")
+    for given in (text, text[:-1]):
+        read = read_judgments(_written(path, given), name="qrels")
+        assert plain_qrels(given.encode()) is not None and read.frame.equals(due)
+        assert read.grades.equals(due.select("query_id", "grade"))
+        assert read.query_ids == sorted(set(due["query_id"]))
+        slow = Judgments(due)
+        assert slow.query_ids == read.query_ids and slow.grades.equals(read.grades)
+        mine, theirs = read.judged, slow.judged
+        assert mine is not None and theirs is not None and mine.blocks == theirs.blocks
+        assert np.array_equal(mine.hashes, theirs.hashes) and np.array_equal(mine.rows, theirs.rows)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "q 0 x -1",
+        "q 0 x +1",
+        "q 0 x 1.0",
+        "q 0 x 123456789",
+        "q 0 x",
+        "q 0 x 1 1",
+        "q  0 x 1",
+        " q 0 x 1",
+        "q 0 x 1 ",
+        "q\t0 x 1",
+        "#q 0 x 1",
+        "q 0 #x 1",
+        "",
+        "q 1 x 1",
+        "q0 0 c0 1",
+        "q\u00e9 0 x 1",
+        "q 0 x\x7f 1",
+        "q 0 x 1\r",
+        f"q 0 {'x' * 257} 1",
+    ],
+)
+def test_other_lines_of_qrels_are_left_to_the_reader_that_explains(line: str) -> None:
+    """A grade below 0, another judge, a pair again, a blank too many: one such line amid plain ones."""
+    text = qrels_text([("q0", "c0"), ("q1", "c1")])
+    assert plain_qrels(text.encode()) is not None
+    assert plain_qrels(f"{text}{line}\n{qrels_text([('q2', 'c2')])}".encode()) is None
+
+
+def test_qrels_of_many_pieces_of_which_one_is_odd() -> None:
+    """Pieces go through threads; the order stays, and one odd line anywhere is seen."""
+    pairs = [(f"query-{i // 50}", f"chunk-{i}") for i in range(120_000)]
+    text = qrels_text(pairs).encode()
+    assert len(text) > 3 << 20
+    read = plain_qrels(text)
+    assert read is not None and read.pairs().select("query_id", "chunk_id").rows() == pairs
+    assert plain_qrels(text.replace(b"chunk-119000 ", b"chunk-119000  ")) is None
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

@@ -14,7 +14,7 @@ from spoiling import SEEDS, TREC
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.readers import sieve
-from relgrade_assets.io.readers.keys import read_judgments
+from relgrade_assets.io.readers.keys import Judgments, read_judgments
 from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.readers.runs import read_run
 from relgrade_assets.io.scoring import read_hits
@@ -122,7 +122,7 @@ def test_a_panic_of_the_fast_way_is_left_to_the_one_that_explains(
     path = tmp_path / "f.run"
     path.write_bytes(TREC)
     qrels = pl.DataFrame({"query_id": ["q1", "q3"], "chunk_id": ["b", "x"], "grade": [1, 0]})
-    plain = read_hits([str(path)], qrels, partial=True).hits
+    plain = read_hits([str(path)], Judgments(qrels), partial=True).hits
     monkeypatch.setattr(sieve, "_in_order", panics)
-    found = read_hits([str(path)], qrels, partial=True).hits
+    found = read_hits([str(path)], Judgments(qrels), partial=True).hits
     assert (found.rank.tolist(), found.retrieved.tolist()) == (plain.rank.tolist(), plain.retrieved.tolist())

@@ -118,10 +118,10 @@ def score(
     ours = list(theirs.values()) or asked or DEFAULT.split(",")
     measures.parse_all(ours)
     read = read_judgments(Path(qrels), name=qrels, group=group, negatives=_mapped(grades or []))
-    key = read.frame
+    key = read.grades
     scored = read_hits(
         runs,
-        key,
+        read,
         partial=partial or like is not None,
         extra_columns=like is not None,
         only_answered=bool(like) and not complete,

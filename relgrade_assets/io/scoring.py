@@ -14,10 +14,11 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers import sieve
+from relgrade_assets.io.readers.keys import Judgments
 from relgrade_assets.io.readers.matching import match_run
 from relgrade_assets.io.readers.runs import read_run
 from relgrade_assets.methods.hits import Hits
-from relgrade_assets.methods.kept_rows import Judged, KeptRun, hits_of, judged_of
+from relgrade_assets.methods.kept_rows import KeptRun, hits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +44,23 @@ def arm_names(paths: Sequence[str]) -> list[str]:
 
 def read_hits(
     paths: Sequence[str],
-    qrels: pl.DataFrame,
+    judgments: Judgments,
     *,
     partial: bool = False,
     extra_columns: bool = False,
     only_answered: bool = False,
 ) -> Scored:
-    """Every run's hits among `qrels` [query_id, chunk_id, grade], over all judged queries.
+    """Every run's hits among the judgments, over all judged queries.
 
     A run must answer at least half of them, unless `partial`. `only_answered` measures the queries of one run alone,
     as trec_eval does without -c. `extra_columns` takes TREC lines of more than six columns. Raises Refused as the
     readers do, for all runs' first faults.
     """
-    judged = judged_of(qrels)
-    query_ids = qrels["query_id"].unique().sort().to_list()
+    query_ids = judgments.query_ids
     runs: dict[str, KeptRun] = {}
     notices: list[Notice] = []
     for path, arm in zip(paths, arm_names(paths), strict=True):
-        run, told = _read(Path(path), path, qrels, judged, extra_columns)
+        run, told = _read(Path(path), path, judgments, extra_columns)
         answered = run.lengths.select("query_id", chunk_id=pl.lit(""), rank=pl.lit(1), score=pl.lit(0.0))
         matched = match_run(answered, arm=arm, name=path, query_ids=query_ids, corpus_ids=None, may_be_partial=partial)
         runs[arm] = run
@@ -70,15 +70,13 @@ def read_hits(
     return Scored(hits_of(runs, query_ids), query_ids, tuple(notices))
 
 
-def _read(
-    path: Path, name: str, qrels: pl.DataFrame, judged: Judged | None, extra: bool
-) -> tuple[KeptRun, tuple[Notice, ...]]:
-    sifted = sieve.sift_run(path, name=name, judged=judged)
+def _read(path: Path, name: str, judgments: Judgments, extra: bool) -> tuple[KeptRun, tuple[Notice, ...]]:
+    sifted = sieve.sift_run(path, name=name, judged=judgments.judged)
     if sifted is not None:
         return sifted
     read = read_run(path, name=name, extra_columns="ignore" if extra else "refuse")
     ranking = read.frame.select("query_id", "chunk_id", "rank")
     lengths = ranking.group_by("query_id", maintain_order=True).agg(retrieved=pl.len().cast(pl.Int64))
-    hits = ranking.join(qrels.select("query_id", "chunk_id", "grade"), on=["query_id", "chunk_id"])
+    hits = ranking.join(judgments.frame, on=["query_id", "chunk_id"])
     tied = next((n.count for n in read.notices if n.code == "tied_scores"), 0)
     return KeptRun(hits, lengths, ranking.height, tied, 0), read.notices

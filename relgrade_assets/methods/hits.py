@@ -88,9 +88,14 @@ def judged_hits(ranking: pl.DataFrame, qrels: pl.DataFrame, arms: Sequence[str],
 def pool_of(qrels: pl.DataFrame, queries: Sequence[str]) -> Pool:
     """The qrels [query_id, chunk_id, grade] of `queries`, which are sorted."""
     query, grade = places(qrels["query_id"], queries), ints(qrels["grade"])
-    query, grade = query[query >= 0], grade[query >= 0]
-    order = np.lexsort((-grade, query)) if len(query) else slice(0)
-    return Pool(query[order], grade[order], len(queries))
+    if (query < 0).any():
+        query, grade = query[query >= 0], grade[query >= 0]
+    # Query and grade in one number, nearly in order: sorted several times as fast as by two columns.
+    top, low = int(grade.max(initial=0)), int(grade.min(initial=0))
+    span = top - low + 1
+    both = np.sort(query * span + (top - grade), kind="stable")
+    query = both // span
+    return Pool(query, top - (both - query * span), len(queries))
 
 
 def places(ids: pl.Series, values: Sequence[str]) -> Ints:

@@ -31,8 +31,8 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class Judged:
-    """Qrels, to be looked up by query and then by hash: `rows` has the rows of `frame` in blocks, one a query, and
-    `blocks` where a query's begins and ends; hashes and ids stand as `rows`."""
+    """Qrels, to be looked up by query and then by hash: `frame` [query_id, grade] has them in their order, `rows` its
+    rows in blocks, one a query, and `blocks` where a query's begins and ends; hashes and ids stand as `rows`."""
 
     frame: pl.DataFrame
     rows: Ints
@@ -40,6 +40,13 @@ class Judged:
     queries: Ids
     chunks: Ids
     hashes: Words
+
+    def pairs(self) -> pl.DataFrame:
+        """[query_id, chunk_id, grade], in their order."""
+        chunks = np.empty(len(self.rows), dtype=object)
+        chunks[self.rows] = self.chunks.text().tolist()
+        chunk_id = pl.Series("chunk_id", [chunk.decode() for chunk in chunks.tolist()], dtype=pl.String)
+        return self.frame.select("query_id", chunk_id, "grade")
 
     def find(self, hashes: Words, queries: Ids, chunks: Ids, among: Ids) -> tuple[Ints, Ints] | None:
         """The rows whose pair is judged, and which row of `frame` each is; `among` has all their queries. Ids decide,
@@ -105,7 +112,12 @@ def judged_of(qrels: pl.DataFrame) -> Judged | None:
     queries, chunks = column_ids(qrels["query_id"]), column_ids(qrels["chunk_id"])
     if not qrels.height or queries is None or chunks is None:
         return None
-    rows = np.arange(qrels.height)
+    return judged_rows(qrels.select("query_id", "grade"), queries, chunks)
+
+
+def judged_rows(frame: pl.DataFrame, queries: Ids, chunks: Ids) -> Judged:
+    """`judged_of`, where the ids of `frame` [query_id, grade] are at hand."""
+    rows = np.arange(frame.height)
     first = np.flatnonzero(~queries.like_before())
     names = queries.take(first).text().tolist()
     if len(set(names)) < len(names):
@@ -116,7 +128,7 @@ def judged_of(qrels: pl.DataFrame) -> Judged | None:
         names = queries.take(first).text().tolist()
     ends = np.append(first[1:], len(rows)).tolist()
     blocks = dict(zip(names, zip(first.tolist(), ends, strict=True), strict=True))
-    return Judged(qrels, rows, blocks, queries, chunks, pair_hashes(queries, chunks))
+    return Judged(frame, rows, blocks, queries, chunks, pair_hashes(queries, chunks))
 
 
 def sift(rows: Rows, judged: Judged) -> Sifted | None:
@@ -165,7 +177,7 @@ def kept(parts: Sequence[Sifted], judged: Judged) -> KeptRun | None:
         return None
     which = column_of(np.concatenate([part.judged for part in parts]))
     ranks = column_of(np.concatenate([part.rank for part in parts]), "rank")
-    frame = judged.frame.select("query_id", "grade")[which].with_columns(ranks)
+    frame = judged.frame[which].with_columns(ranks)
     tied, zero = sum(part.tied for part in parts), sum(part.from_zero for part in parts)
     return KeptRun(frame, pl.DataFrame([names, column_of(lengths, "retrieved")]), rows, tied, zero)
 
@@ -208,8 +220,10 @@ def hits_of(runs: Mapping[str, KeptRun], query_ids: Sequence[str]) -> Hits:
         query = places(lengths["query_id"], queries)
         retrieved[i * len(queries) + query[query >= 0]] = ints(lengths["retrieved"])[query >= 0]
         query, rank = places(judged["query_id"], queries), ints(judged["rank"])
-        order = np.lexsort((rank, query))
-        order = order[query[order] >= 0]
+        # Cell and rank in one number, nearly in order, sort many times as fast as two.
+        order = np.argsort(query * (int(rank.max(initial=0)) + 1) + rank, kind="stable")
+        if (query < 0).any():
+            order = order[query[order] >= 0]
         parts.append(np.stack([i * len(queries) + query[order], rank[order], ints(judged["grade"])[order]]))
     cell, rank, grade = np.concatenate(parts, axis=1)
     return Hits(arms, queries, cell, rank, grade, retrieved)
@@ -218,15 +232,23 @@ def hits_of(runs: Mapping[str, KeptRun], query_ids: Sequence[str]) -> Hits:
 def column_ids(column: pl.Series, *, plain: bool = False) -> Ids | None:
     """A column of ids; None where one is null, empty or long, or (`plain`) begins with # or a blank or holds anything
     but printable ASCII."""
-    length = ints(column.str.len_bytes().fill_null(0))
+    if column.null_count():
+        return None
+    length = ints(column.str.len_bytes())
     if not length.all():
         return None
-    data = np.frombuffer(bytes(PAD) + column.str.join("").cast(pl.Binary).item() + bytes(PAD), dtype=np.uint8)
-    start = np.cumsum(length) - length + PAD
+    text = bytes(PAD) + column.str.join("").cast(pl.Binary).item() + bytes(PAD)
+    data = np.frombuffer(text, dtype=np.uint8)
+    start = np.cumsum(length, dtype=np.int64)
+    start += PAD
+    start -= length
     if plain:
-        first = data[start]
-        if ((data[PAD:-PAD] - np.uint8(32)) > 94).any() or ((first == ord(" ")) | (first == ord("#"))).any():
+        if ((data[PAD:-PAD] - np.uint8(32)) > 94).any():
             return None
+        if b" " in text or b"#" in text:
+            first = data[start]
+            if ((first == ord(" ")) | (first == ord("#"))).any():
+                return None
     return ids_at(data, start, length)
 
 

@@ -46,6 +46,11 @@ def evaluate(
 
     Raises Refused for an unknown measure, for a pair that stands twice in the qrels, and for a grade above ERR's top.
     """
+    twice = _twice(qrels)
+    if twice.height:
+        listed = twice.head(20).rows()
+        faults = [Fault(f"query {q!r}, chunk {c!r}", f"{n} grades", "one grade a pair") for q, c, n in listed]
+        raise Refused("Some pairs stand more than once in the judgments", faults, total=twice.height)
     hits = judged_hits(ranking, qrels, arms, query_ids)
     return score(hits, qrels, names, relevant_from=relevant_from, gain=gain, top_grade=top_grade)
 
@@ -59,13 +64,8 @@ def score(
     gain: Gain,
     top_grade: int | None = None,
 ) -> pl.DataFrame:
-    """`evaluate`, from hits that are already found."""
+    """`evaluate`, from hits that are already found; `qrels` [query_id, grade], each pair once."""
     measures = parse_all(names)
-    twice = _twice(qrels)
-    if twice.height:
-        listed = twice.head(20).rows()
-        faults = [Fault(f"query {q!r}, chunk {c!r}", f"{n} grades", "one grade a pair") for q, c, n in listed]
-        raise Refused("Some pairs stand more than once in the judgments", faults, total=twice.height)
     pool = pool_of(qrels, hits.queries)
     highest = int(pool.grade.max(initial=0))
     top = highest if top_grade is None else top_grade

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
-from relgrade_assets.io.readers import Read
+from relgrade_assets.io.readers.plain_qrels import plain_qrels
 from relgrade_assets.io.readers.qrels import read_qrels
 from relgrade_assets.io.readers.records import Column, collect_records
-from relgrade_assets.io.text import Missing, read_bytes
+from relgrade_assets.io.text import Missing, read_bytes, read_text
+from relgrade_assets.methods.kept_rows import Judged, judged_of
 
 KEY = "key.jsonl"
 MOST_MANIFEST_BYTES = 1 << 26
@@ -24,10 +27,40 @@ _LINE = r'^\{"query_id":"(?:[^"\\]|\\.)*","chunk_id":"(?:[^"\\]|\\.)*","grade":(
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
+@dataclass(frozen=True)
+class Judgments:
+    """Judgments as they were read, each pair once, and what was accepted and counted."""
+
+    rows: pl.DataFrame | Judged
+    notices: tuple[Notice, ...] = ()
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """query_id, chunk_id (String), grade (Int64, -1 for pooled without a grade)."""
+        return self.rows.pairs() if isinstance(self.rows, Judged) else self.rows
+
+    @property
+    def grades(self) -> pl.DataFrame:
+        """query_id and grade of the same rows: all that measures need where hits are found already."""
+        return self.rows.frame if isinstance(self.rows, Judged) else self.rows.select("query_id", "grade")
+
+    @property
+    def query_ids(self) -> list[str]:
+        """Every judged query, sorted by code point."""
+        if isinstance(self.rows, Judged):
+            return [name.decode() for name in sorted(self.rows.blocks)]
+        return self.rows["query_id"].unique().sort().to_list()
+
+    @cached_property
+    def judged(self) -> Judged | None:
+        """To look pairs up in; None where an id is empty or long."""
+        return self.rows if isinstance(self.rows, Judged) else judged_of(self.rows)
+
+
 def read_judgments(
     path: Path, *, name: str, group: str | None = None, negatives: Mapping[int, int] | None = None
-) -> Read:
-    """Judgments as query_id, chunk_id (String) and grade (Int64, -1 for pooled without a grade).
+) -> Judgments:
+    """Judgments of pairs, one grade each.
 
     A folder stands for the frozen key in it: a published folder, or a round of the key store. A file that ends in
     .jsonl is a canonical key; if its folder lists digests, its own must be among them. Everything else is qrels, of
@@ -45,8 +78,13 @@ def read_judgments(
         path, name = path / KEY, f"{name.rstrip('/')}/{KEY}"
     if re.search(r"\.jsonl(\.gz|\.zst)?$", path.name, re.IGNORECASE):
         return _key(path, name)
+    if group is None:
+        text = read_text(path, name=name)
+        plain = plain_qrels(text.data)
+        if plain is not None:
+            return Judgments(plain, text.notices)
     read = read_qrels(path, name=name, negatives=negatives)
-    return Read(_one_grade(read.frame, name, group), read.notices)
+    return Judgments(_one_grade(read.frame, name, group), read.notices)
 
 
 def _one_grade(frame: pl.DataFrame, name: str, group: str | None) -> pl.DataFrame:
@@ -67,7 +105,7 @@ def _one_grade(frame: pl.DataFrame, name: str, group: str | None) -> pl.DataFram
     return pairs
 
 
-def _key(path: Path, name: str) -> Read:
+def _key(path: Path, name: str) -> Judgments:
     if not path.is_file():
         raise Missing(f"{name} is not there", [Fault(name, "no such file", "a file")])
     columns = {
@@ -93,7 +131,7 @@ def _key(path: Path, name: str) -> Read:
     if lines or not ordered.equals(pairs) or not data.endswith(b"\n"):
         found = f"JSON Lines that are no canonical key ({lines} lines of another form)" if lines else "unsorted pairs"
         raise _not_frozen(name, found, "Take key.jsonl as it was published, or qrels.txt.")
-    return Read(pairs, (*read.notices, *_as_listed(path, name, data)))
+    return Judgments(pairs, (*read.notices, *_as_listed(path, name, data)))
 
 
 def _spelled_otherwise(data: bytes) -> int:

@@ -17,13 +17,12 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-import numpy as np
 import polars as pl
 
 from relgrade_assets.errors import Notice
 from relgrade_assets.io.readers.records import format_of
 from relgrade_assets.io.readers.runs import TIES
-from relgrade_assets.io.readers.trec_bytes import trec_rows
+from relgrade_assets.io.readers.trec_bytes import keep_memory, trec_rows
 from relgrade_assets.io.text import LINE_LIMIT, read_text
 from relgrade_assets.methods.hits import Ints, ints
 from relgrade_assets.methods.id_words import PAD
@@ -44,9 +43,6 @@ WINDOW = 1 << 20
 """Bytes of a slice; more where a query is longer."""
 BATCH = 1 << 16
 """Rows of a slice of Parquet, and of a run that was put into order."""
-WORKING_MEMORY = (1 << 25) - (1 << 16)
-"""glibc hands freed memory back to the system, page by page, until a block of about this size was once freed; every
-slice would then pay for its pages anew, half of all its time."""
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 T = TypeVar("T")
@@ -71,7 +67,7 @@ def sift_run(path: Path, *, name: str, judged: Judged | None) -> tuple[KeptRun, 
             if text.notices:
                 return None
             slices = partial(_trec, partial(BytesIO, text.data))
-    np.empty(WORKING_MEMORY, dtype=np.uint8)  # freed at once
+    keep_memory()
     try:
         try:
             found = _in_order(slices(), judged)
@@ -98,14 +94,14 @@ def _in_order(slices: Iterator[Slice], judged: Judged) -> tuple[KeptRun, int] | 
         sifted = None if made is None else sift(made[0], judged)
         return None if made is None or sifted is None else (sifted, made[1])
 
-    parts = _all(partial(work, make) for make in slices)
+    parts = in_threads(partial(work, make) for make in slices)
     run = kept([part for part, _ in parts], judged) if parts else None
     return None if run is None or parts is None else (run, sum(not_q0 for _, not_q0 in parts))
 
 
 def _out_of_order(slices: Iterator[Slice], judged: Judged) -> tuple[KeptRun, int] | None:
     """A run in any order. Raises OutOfOrder where its ranks, once sorted, have rising scores."""
-    parts = _all(slices)
+    parts = in_threads(slices)
     if not parts:
         return None
     rows = all_rows([part for part, _ in parts])
@@ -119,7 +115,7 @@ def _out_of_order(slices: Iterator[Slice], judged: Judged) -> tuple[KeptRun, int
         if at - kept_cuts[-1] >= BATCH or at == len(rows):
             kept_cuts.append(at)
     blocks = pairwise(kept_cuts)
-    sifted = _all(partial(_sift_some, rows, order[low:high], judged) for low, high in blocks)
+    sifted = in_threads(partial(_sift_some, rows, order[low:high], judged) for low, high in blocks)
     run = kept(sifted, judged) if sifted else None
     return None if run is None else (run, sum(not_q0 for _, not_q0 in parts))
 
@@ -128,7 +124,7 @@ def _sift_some(rows: Rows, which: Ints, judged: Judged) -> Sifted | None:
     return sift(rows.take(which), judged)
 
 
-def _all(works: Iterator[Callable[[], T | None]]) -> list[T] | None:
+def in_threads(works: Iterator[Callable[[], T | None]]) -> list[T] | None:
     """What each gives, in order, a thread a core; None as soon as one gives None."""
     done: list[T] = []
     ahead = list(islice(works, 2))

@@ -6,19 +6,22 @@ what it is, `runs.read_run` finds out. Scores that are more than digits and a po
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from relgrade_assets.io.text import LINE_LIMIT
 from relgrade_assets.methods.hits import Flags, Floats, Ints
-from relgrade_assets.methods.id_words import PAD, Words, ids_at, loads_of
+from relgrade_assets.methods.id_words import PAD, Bytes, Words, ids_at, loads_of
 from relgrade_assets.methods.kept_rows import Rows
 
 COLUMNS = 6
 RANK_DIGITS = 8
+WORKING_MEMORY = (1 << 25) - (1 << 16)
+"""glibc hands freed memory back to the system, page by page, until a block of about this size was once freed; every
+slice would then pay for its pages anew, half of all its time."""
 _LAST = np.array([(0xFFFFFFFFFFFFFFFF << max(0, 64 - 8 * n)) & 0xFFFFFFFFFFFFFFFF for n in range(17)], dtype=np.uint64)
 _ZEROS, _ONES, _TOPS = (np.uint64(0x0101010101010101 * b) for b in (0x30, 0x01, 0x80))
 _DOT, _BYTE = np.uint64(ord(".") ^ ord("0")), np.uint64(0xFF)
@@ -26,37 +29,65 @@ _NINES = np.uint64(0x7676767676767676)
 _POWERS = np.array([10.0**k for k in range(17)])
 
 
-def trec_rows(padded: bytes | memoryview) -> tuple[Rows, int] | None:
-    """The rows of whole lines, PAD bytes of anything before and behind them, and how many of them had something else
-    than Q0 in column 2; None where a line is not plain."""
+def keep_memory() -> None:
+    """Lets this process keep what it frees, up to WORKING_MEMORY a block."""
+    np.empty(WORKING_MEMORY, dtype=np.uint8)  # freed at once
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Whole lines of columns: the bytes, PAD to spare before and behind; where each line begins; where each column ends
+    (columns x lines); what stands between columns."""
+
+    data: Bytes
+    first: Ints
+    ends: Ints
+    blank: str
+
+
+def plain_columns(padded: bytes | memoryview, width: int) -> Lines | None:
+    """Where the columns of whole lines stand, PAD bytes of anything before and behind them; None unless each line has
+    `width` columns of printable ASCII, one blank (or one tab) between them, and neither it nor column 3 begins with #.
+    """
     data = np.frombuffer(padded, dtype=np.uint8)
     text = data[PAD:-PAD]
     # One subtraction finds all but 33 to 126: blanks, line ends, control characters, DEL and what isn't ASCII.
     mark = (text - np.uint8(33)) > 93
     marks = np.flatnonzero(mark)
-    if not len(marks) or len(marks) % COLUMNS or mark[0] or (mark[1:] & mark[:-1]).any():
+    if not len(marks) or len(marks) % width or mark[0] or (mark[1:] & mark[:-1]).any():
         return None
     marks += PAD
-    ends = np.ascontiguousarray(marks.reshape(-1, COLUMNS).T)
+    ends = np.ascontiguousarray(marks.reshape(-1, width).T)
     blank = int(data[ends[0, 0]])
-    # With every sixth mark a line end and as many blanks as there are other marks, each line has its six columns.
-    if (data[ends[5]] != 10).any() or blank not in b" \t" or np.count_nonzero(text == blank) != 5 * len(ends[5]):
+    # With every last mark a line end and as many blanks as there are other marks, each line has its columns.
+    blanks = (width - 1) * ends.shape[1]
+    if (data[ends[-1]] != 10).any() or blank not in b" \t" or np.count_nonzero(text == blank) != blanks:
         return None
     first = np.empty_like(ends[0])
-    first[0], first[1:] = PAD, ends[5, :-1] + 1
+    first[0], first[1:] = PAD, ends[-1, :-1] + 1
+    if len(data) > LINE_LIMIT and (ends[-1] - first).max() > LINE_LIMIT:
+        return None
+    if (text == ord("#")).any() and ((data[first] == ord("#")).any() or (data[ends[1] + 1] == ord("#")).any()):
+        return None
+    return Lines(data, first, ends, chr(blank))
+
+
+def trec_rows(padded: bytes | memoryview) -> tuple[Rows, int] | None:
+    """The rows of whole lines, PAD bytes of anything before and behind them, and how many of them had something else
+    than Q0 in column 2; None where a line is not plain."""
+    split = plain_columns(padded, COLUMNS)
+    if split is None:
+        return None
+    data, first, ends, blank = split.data, split.first, split.ends, split.blank
     second, third, fifth = ends[0] + 1, ends[1] + 1, ends[3] + 1
-    if len(data) > LINE_LIMIT and (ends[5] - first).max() > LINE_LIMIT:
-        return None
-    if (text == ord("#")).any() and ((data[first] == ord("#")).any() or (data[third] == ord("#")).any()):
-        return None
     loads = loads_of(data)
     queries, chunks = ids_at(data, first, ends[0] - first), ids_at(data, third, ends[2] - third)
-    given = _whole_numbers(loads, ends[3], ends[3] - ends[2] - 1)
+    given = whole_numbers(loads, ends[3], ends[3] - ends[2] - 1)
     if queries is None or chunks is None or given is None:
         return None
     score = _decimals(data, loads, fifth, ends[4])
     if score is None:
-        score = _floats(bytes(padded[PAD:-PAD]), chr(blank))
+        score = _floats(bytes(padded[PAD:-PAD]), blank)
     if score is None or len(score) != len(given):
         return None
     q0 = (data[second] == ord("Q")) & (data[second + 1] == ord("0")) & (ends[1] - second == 2)
@@ -64,15 +95,15 @@ def trec_rows(padded: bytes | memoryview) -> tuple[Rows, int] | None:
     return Rows(queries, chunks, score, given), int(not_q0)
 
 
-def _whole_numbers(loads: Words, end: Ints, length: Ints) -> Ints | None:
-    """Numbers of at most eight digits that stand before `end`; None where one has another character."""
+def whole_numbers(loads: Words, end: Ints, length: Ints) -> Ints | None:
+    """Numbers of `length` digits that stand before `end`; None where one has more than eight, or another character."""
     if length.max() > RANK_DIGITS:
         return None
     digits = _keep_last(loads[end - 8] ^ _ZEROS, length)
     return None if _not_digits(digits) else _eight_digits(digits).view(np.int64)
 
 
-def _decimals(data: npt.NDArray[np.uint8], loads: Words, start: Ints, end: Ints) -> Floats | None:
+def _decimals(data: Bytes, loads: Words, start: Ints, end: Ints) -> Floats | None:
     """Numbers of at most 16 characters with at most one point, correctly rounded: 15 digits and a point are one
     division of two exact floats (Clinger, 1990), 16 digits one rounding.
 
