@@ -50,7 +50,9 @@ MADE = tuple(t for t, spec in TABLES.items() if spec.group != "refresh")
 """What `everything` makes: a round's tables and what they come from."""
 BEFORE_THE_GATES = tuple(t for t in MADE if t not in AFTER_THE_GATES)
 SETTINGS = """\
-storage: {sqlite: {base_dir: storage}}
+storage:
+  custom:
+    {module: relgrade_assets.resources.dagster_storage, class: KeptSqliteStorage, config: {base_dir: storage}}
 telemetry: {enabled: false}
 nux: {enabled: false}
 """

@@ -61,19 +61,22 @@ def content_digest(frame: pl.DataFrame) -> str:
 
 
 def _update(total: hashlib._Hash, column: pl.Series) -> None:
-    total.update(np.packbits(column.is_null().to_numpy()).tobytes())
+    nulls = column.null_count()
+    total.update(np.packbits(column.is_null().to_numpy()).tobytes() if nulls else bytes(-(-len(column) // 8)))
     kind = column.dtype
     if isinstance(kind, pl.List):
         total.update(column.list.len().fill_null(0).cast(pl.Int64).to_numpy().astype("<i8").tobytes())
         _update(total, column.list.explode().drop_nulls())
     elif kind == pl.String:
-        filled = column.fill_null("")
-        total.update(filled.str.len_bytes().cast(pl.Int64).to_numpy().astype("<i8").tobytes())
+        filled = column.fill_null("") if nulls else column
+        total.update(filled.str.len_bytes().to_numpy().astype("<i8").tobytes())
         total.update("".join(filled.to_list()).encode())
     elif kind.is_float():
-        total.update((column.fill_null(0.0).to_numpy().astype("<f8") + 0.0).tobytes())
+        filled = column.fill_null(0.0) if nulls else column
+        total.update((filled.to_numpy().astype("<f8") + 0.0).tobytes())
     elif kind.is_integer() or kind == pl.Boolean:
-        total.update(column.cast(pl.Int64).fill_null(0).to_numpy().astype("<i8").tobytes())
+        numbers = column.cast(pl.Int64)
+        total.update((numbers.fill_null(0) if nulls else numbers).to_numpy().astype("<i8").tobytes())
     else:
         raise TypeError(f"no digest is defined for a column of type {kind}")
 

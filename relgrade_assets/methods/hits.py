@@ -59,30 +59,17 @@ class Pool:
 def judged_hits(ranking: pl.DataFrame, qrels: pl.DataFrame, arms: Sequence[str], query_ids: Sequence[str]) -> Hits:
     """The rows of `ranking` that are in `qrels`, and the length of each ranking; frames as in measures.evaluate."""
     arm_list, query_list = sorted(set(arms)), sorted(set(query_ids))
-    arm_code, query_code = codes("arm", arm_list), codes("query_id", query_list)
-    cell = (pl.col("arm_code") * len(query_list) + pl.col("query_id_code")).alias("cell")
-    counts = (
-        ranking.lazy()
-        .group_by("arm", "query_id")
-        .agg(n=pl.len())
-        .join(arm_code, on="arm")
-        .join(query_code, on="query_id")
-        .select(cell, "n")
-        .collect()
+    arm, query = places(ranking["arm"], arm_list), places(ranking["query_id"], query_list)
+    cell = np.where((arm >= 0) & (query >= 0), arm * len(query_list) + query, -1)
+    retrieved = np.bincount(cell[cell >= 0], minlength=len(arm_list) * len(query_list))
+    found = (
+        ranking.select("query_id", "chunk_id", "rank", column_of(cell, "cell"))
+        .filter(pl.col("cell") >= 0)
+        .join(qrels.select("query_id", "chunk_id", "grade"), on=["query_id", "chunk_id"])
     )
-    hits = (
-        ranking.lazy()
-        .select("arm", "query_id", "chunk_id", "rank")
-        .join(qrels.lazy(), on=["query_id", "chunk_id"])
-        .join(arm_code, on="arm")
-        .join(query_code, on="query_id")
-        .select(cell, pl.col("rank").cast(pl.Int64), pl.col("grade").cast(pl.Int64))
-        .sort("cell", "rank")
-        .collect()
-    )
-    retrieved = np.zeros(len(arm_list) * len(query_list), dtype=np.int64)
-    retrieved[counts["cell"].to_numpy()] = counts["n"].to_numpy()
-    return Hits(arm_list, query_list, ints(hits["cell"]), ints(hits["rank"]), ints(hits["grade"]), retrieved)
+    cell, rank, grade = (ints(found[column]) for column in ("cell", "rank", "grade"))
+    order = by_two(cell, rank)
+    return Hits(arm_list, query_list, cell[order], rank[order], grade[order], retrieved)
 
 
 def pool_of(qrels: pl.DataFrame, queries: Sequence[str]) -> Pool:
@@ -90,12 +77,8 @@ def pool_of(qrels: pl.DataFrame, queries: Sequence[str]) -> Pool:
     query, grade = places(qrels["query_id"], queries), ints(qrels["grade"])
     if (query < 0).any():
         query, grade = query[query >= 0], grade[query >= 0]
-    # Query and grade in one number, nearly in order: sorted several times as fast as by two columns.
-    top, low = int(grade.max(initial=0)), int(grade.min(initial=0))
-    span = top - low + 1
-    both = np.sort(query * span + (top - grade), kind="stable")
-    query = both // span
-    return Pool(query, top - (both - query * span), len(queries))
+    order = by_two(query, int(grade.max(initial=0)) - grade)
+    return Pool(query[order], grade[order], len(queries))
 
 
 def places(ids: pl.Series, values: Sequence[str]) -> Ints:
@@ -107,10 +90,10 @@ def places(ids: pl.Series, values: Sequence[str]) -> Ints:
     return np.repeat(np.array(found, dtype=np.int64), ints(blocks["len"]))
 
 
-def codes(column: str, values: Sequence[str]) -> pl.LazyFrame:
-    """`column` and `<column>_code`, the place of each value."""
-    place = pl.int_range(pl.len(), dtype=pl.Int64).alias(f"{column}_code")
-    return pl.LazyFrame({column: values}, schema={column: pl.String}).with_columns(place)
+def by_two(first: Ints, second: Ints) -> Ints:
+    """The order by two columns, neither below 0: one number of both, nearly in order already, sorts many times as fast
+    as two."""
+    return np.argsort(first * (int(second.max(initial=0)) + 1) + second, kind="stable")
 
 
 def ints(series: pl.Series) -> Ints:

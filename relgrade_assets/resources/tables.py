@@ -3,6 +3,7 @@ current before it is read.
 """
 
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 import dagster as dg
 import pandera.errors
@@ -11,6 +12,9 @@ import polars as pl
 from relgrade_assets.errors import Refused
 from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.schemas import TABLES
+
+_fitting: WeakValueDictionary[str, pl.DataFrame] = WeakValueDictionary()
+"""The frame that last fitted a table's schema."""
 
 
 class TableStore(dg.ConfigurableIOManager):
@@ -62,10 +66,13 @@ def misfits(table: str, frame: pl.DataFrame) -> pl.DataFrame | None:
     """What in a frame does not fit the table's schema, one row a failure; None where all fits. Eager, so that values
     are checked too.
     """
+    if _fitting.get(table) is frame:  # the asset asks, and then the store of the very same frame
+        return None
     try:
         TABLES[table].model.validate(frame, lazy=True)
     except pandera.errors.SchemaErrors as errors:
         return pl.DataFrame(errors.failure_cases)
+    _fitting[table] = frame
     return None
 
 
