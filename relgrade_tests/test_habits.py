@@ -8,7 +8,14 @@ from test_design import design
 
 from relgrade_assets.methods import habits
 
-SAMPLE = pl.DataFrame({"query_id": ["a", "b"], "stratum": ["head", "rest"]})
+SAMPLE = pl.DataFrame(
+    {
+        "query_id": ["a", "b"],
+        "stratum": ["head", "rest"],
+        "count": [40, 3],
+        "inclusion_probability": [0.5, 0.1],
+    }
+)
 BOTH = {"graders": [{"name": "g", "family": "fg"}, {"name": "i", "family": "fg"}]}
 
 
@@ -26,6 +33,26 @@ def test_habits_of_a_design() -> None:
     head = SAMPLE.filter(pl.col("stratum") == "head")
     assert codes(habits.of_study(design(BOTH), head)) == ["head_only"]
     assert codes(habits.of_study(design(BOTH), head.clear())) == codes(habits.of_study(design(BOTH), None)) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "pis", "more", "said"),
+    [
+        ([99, 3], [0.5, 0.1], {}, ""),
+        ([100, 3], [0.5, 0.1], {}, "50% of head"),
+        ([100, 9], [0.5, 0.1], {"estimand": "distinct_queries"}, ""),
+        ([100, 900], [0.5, 0.1], {}, "50% of head, 94% of rest"),
+        ([100, 3], [1.0, 0.1], {}, ""),
+    ],
+)
+def test_counts_far_beyond_the_cap_are_told(
+    counts: list[int], pis: list[float], more: dict[str, object], said: str
+) -> None:
+    """P45, P10: half of a stratum's searches or more; not of one taken whole, nor where each query counts once."""
+    sample = SAMPLE.with_columns(pl.Series("count", counts), pl.Series("inclusion_probability", pis))
+    found = habits.of_study(design({**BOTH, **more}), sample)
+    assert codes(found) == ["counts_beyond_cap"] * bool(said)
+    assert all(f"are {said}: " in notice.text and "cap of 50" in notice.text for notice in found)
 
 
 @pytest.mark.parametrize(
