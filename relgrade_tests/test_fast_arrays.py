@@ -28,7 +28,7 @@ from relgrade_assets.methods.id_words import (
     pair_hashes,
     some_equal,
 )
-from relgrade_assets.methods.kept_rows import Rows, column_ids, judged_of, sift
+from relgrade_assets.methods.kept_rows import Judged, Rows, column_ids, judged_of, sift
 
 
 def ids_of(names: list[str]) -> Ids:
@@ -175,6 +175,26 @@ def test_ranks_may_be_in_any_order_within_tied_scores_alone() -> None:
             assert sifted.rank.tolist() == [2] and sifted.tied == 3
 
 
+@pytest.mark.parametrize("odd", [[None, "a"], ["a", ""], ["a", "x" * 257]])
+def test_columns_of_ids_that_are_null_empty_or_long_are_not_taken(odd: list[str | None]) -> None:
+    assert column_ids(pl.Series(odd, dtype=pl.String)) is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "taken"),
+    [
+        (["a b", "a#"], True),
+        (["a", " b"], False),
+        (["a", "#b"], False),
+        (["a", "b\n"], False),
+        (["a", "\u00e9"], False),
+    ],
+)
+def test_plain_columns_of_ids_begin_neither_with_a_blank_nor_a_number_sign(ids: list[str], taken: bool) -> None:
+    column = pl.Series(ids, dtype=pl.String)
+    assert (column_ids(column, plain=True) is not None) is taken and column_ids(column) is not None
+
+
 # judgments
 
 
@@ -234,6 +254,14 @@ def test_other_lines_of_qrels_are_left_to_the_reader_that_explains(line: str) ->
     text = qrels_text([("q0", "c0"), ("q1", "c1")])
     assert plain_qrels(text.encode()) is not None
     assert plain_qrels(f"{text}{line}\n{qrels_text([('q2', 'c2')])}".encode()) is None
+
+
+def test_what_was_mended_in_plain_qrels_is_told_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "qrels"
+    path.write_bytes(b"\xef\xbb\xbf" + qrels_text(PAIRS).replace("\n", "\r\n").encode())
+    read, due = read_judgments(path, name="qrels"), read_qrels(path, name="qrels")
+    assert read.notices == due.notices and {n.code for n in read.notices} == {"byte_order_mark", "crlf"}
+    assert isinstance(read.rows, Judged) and read.frame.equals(due.frame.select("query_id", "chunk_id", "grade"))
 
 
 def test_qrels_of_many_pieces_of_which_one_is_odd() -> None:
