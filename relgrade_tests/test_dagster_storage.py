@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import dagster as dg
@@ -90,6 +91,17 @@ def test_a_wiped_storage_starts_anew(home: Path) -> None:
         instance.wipe()
         assert materialised(instance) == 0 and instance.get_runs_count() == 0
         assert dg.materialize([one], instance=instance).success and materialised(instance) == 1
+
+
+def test_nobody_waits_for_a_connection_to_the_runs(home: Path) -> None:
+    """The page's server asks from many threads at once, each within another's transaction."""
+    with dg.DagsterInstance.get() as instance, ExitStack() as held:
+        runs = instance.run_storage
+        assert isinstance(runs, KeptRuns)
+        connections = [held.enter_context(runs.connect()) for _ in range(40)]
+        assert {c.exec_driver_sql("PRAGMA synchronous").scalar() for c in connections} == {1}
+        assert len({id(c.connection.dbapi_connection) for c in connections}) == 40
+        assert len({id(c.engine) for c in connections}) == 1
 
 
 def test_many_threads_and_two_instances_write_at_once(home: Path) -> None:

@@ -9,7 +9,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from threading import Lock
 from typing import Any, Self
 
 from dagster._core.storage.event_log import SqliteEventLogStorage
@@ -29,23 +29,27 @@ class Engines:
     def __init__(self, owner: object) -> None:
         """Nothing is opened yet; `owner` is the storage, whose end closes all."""
         self._kept: OrderedDict[str, Engine] = OrderedDict()
+        self._lock = Lock()
         weakref.finalize(owner, _close, self._kept)
 
     def of(self, url: str) -> Engine:
         """The engine of a database."""
-        engine = self._kept.pop(url, None) or _opened(url)
-        self._kept[url] = engine
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)[1].dispose()
+        with self._lock:
+            engine = self._kept.pop(url, None) or _opened(url)
+            self._kept[url] = engine
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)[1].dispose()
         return engine
 
     def close(self) -> None:
         """Close every file."""
-        _close(self._kept)
+        with self._lock:
+            _close(self._kept)
 
 
 def _opened(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    # As many connections at once as are asked for: the page's server has many threads, and none may be refused.
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, max_overflow=-1)
 
     @event.listens_for(engine, "connect")
     def _settle(connection: Any, _record: object) -> None:
@@ -64,9 +68,10 @@ def _close(kept: OrderedDict[str, Engine]) -> None:
 class KeptEvents(SqliteEventLogStorage):
     """Events: a file a run, and the index."""
 
-    @cached_property
-    def _engines(self) -> Engines:  # at first use: Dagster's constructor connects already
-        return Engines(self)
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        """Makes the index where it is not there."""
+        self._engines = Engines(self)
+        super().__init__(base_dir, inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -93,9 +98,10 @@ class KeptEvents(SqliteEventLogStorage):
 class KeptRuns(SqliteRunStorage):
     """Runs: one file."""
 
-    @cached_property
-    def _engines(self) -> Engines:
-        return Engines(self)
+    def __init__(self, conn_string: str, inst_data: ConfigurableClassData | None = None) -> None:
+        """`from_local` makes the file where it is not there."""
+        self._engines = Engines(self)
+        super().__init__(conn_string, inst_data)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
