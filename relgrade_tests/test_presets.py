@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from relgrade_assets.errors import Refused
+from relgrade_assets.io import agent
 from relgrade_assets.io.agent import MOST_BYTES, Agents, environment, require_program, version_of
 from relgrade_assets.io.presets import PRESETS, NoReply, claude_result, command_of
 from relgrade_assets.protocol.design import Run
@@ -73,6 +74,7 @@ def test_claude_is_run_without_tools_settings_servers_or_a_kept_session() -> Non
     argv = command_of(Run(command="claude", model="some-model")).argv
     assert argv[:4] == ("claude", "-p", "--output-format", "json")
     assert argv[argv.index("--tools") + 1] == ""
+    assert argv[argv.index("--setting-sources") + 1] == "local"
     assert {"--no-session-persistence", "--strict-mcp-config"} < set(argv)
     assert argv[-2:] == ("--model", "some-model")
     assert "--model" not in command_of(Run(command="claude")).argv
@@ -119,6 +121,9 @@ def test_keys_and_what_leads_to_the_study_are_taken_out_of_the_environment() -> 
     assert set(environment(given, ())) == stay
     assert set(environment(given, ("OPENAI_API_KEY",))) == stay | {"OPENAI_API_KEY"}
     assert "CLAUDE_CODE_OAUTH_TOKEN" in environment(given, command_of(Run(command="claude")).keeps)
+    for command in ("claude", "llm", ("my-agent",)):
+        allowed = Run.model_validate({"command": command, "allow_environment": ["OPENAI_API_KEY"]})
+        assert "OPENAI_API_KEY" in environment(given, command_of(allowed).keeps), command
 
 
 def test_a_process_gets_the_prompt_an_empty_folder_and_nothing_else(agents: Agents) -> None:
@@ -126,6 +131,9 @@ def test_a_process_gets_the_prompt_an_empty_folder_and_nothing_else(agents: Agen
     code = "import os, sys; print(os.listdir('.'), len(sys.stdin.buffer.read()), os.getsid(0) == os.getpid())"
     ran = agents.run(python(code), b"x" * 1_000_000, timeout=20)
     assert (ran.end, ran.status, ran.printed) == ("ended", 0, b"[] 1000000 True\n")
+    code = "import os; print(sorted(os.environ))"
+    ran = Agents({"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}).run(python(code), b"", timeout=20)
+    assert ran.printed == b"['LC_ALL', 'PATH']\n", "what was taken out stays out"
     first, second = (agents.run(python("import os; print(os.getcwd())"), b"", timeout=20).printed for _ in range(2))
     assert first != second and not Path(first.decode().strip()).exists()
 
@@ -162,6 +170,37 @@ def test_crash_and_errors_are_told(agents: Agents) -> None:
     assert (ran.end, ran.status, ran.errors) == ("ended", 1, b"no plan left\n")
 
 
+def test_one_that_the_system_killed_has_crashed(agents: Agents) -> None:
+    """P20: for want of memory, say; nobody stopped it, so it is asked again."""
+    ran = agents.run(python("import os; os.kill(os.getpid(), 9)"), b"", timeout=20)
+    assert (ran.end, ran.status) == ("ended", -9)
+
+
+def test_one_that_had_ended_when_all_were_stopped_keeps_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P23."""
+    agents, attend = Agents({}), agent._attend
+
+    def and_then_all_are_stopped(process: Any, prompt: bytes, until: float) -> Any:
+        said = attend(process, prompt, until)
+        agents.stop()
+        return said
+
+    monkeypatch.setattr(agent, "_attend", and_then_all_are_stopped)
+    ran = agents.run(python("print('rows')"), b"", timeout=20)
+    assert (ran.end, ran.status, ran.printed) == ("ended", 0, b"rows\n")
+
+
+def test_what_was_printed_last_is_read_where_the_system_does_not_tell_of_the_end(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P23: there it is asked whether the process has ended, and may have printed since its output was looked at."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    over = os.WEXITED | os.WNOWAIT
+    monkeypatch.setattr(agent, "_is_over", lambda process: os.waitid(os.P_PID, process.pid, over) is not None)
+    ran = agents.run(python("import time; time.sleep(0.2); print('x' * 50_000)"), b"", timeout=20)
+    assert (ran.end, ran.status, len(ran.printed)) == ("ended", 0, 50_001)
+
+
 def test_all_are_stopped_at_once(agents: Agents) -> None:
     ended = []
     threads = [
@@ -183,6 +222,9 @@ def test_all_are_stopped_at_once(agents: Agents) -> None:
 def test_version_and_a_missing_program() -> None:
     env = environment(os.environ, ())
     assert version_of((sys.executable, "--version"), env) == f"Python {sys.version.split()[0]}"
-    assert version_of((sys.executable, "-c", "raise SystemExit(1)"), env) == "unknown"
+    assert version_of((sys.executable, "-c", "print(1); raise SystemExit(1)"), env) == "unknown"
     with pytest.raises(Refused, match="no-such-agent"):
         require_program(("no-such-agent", "-p"), "ann")
+    require_program((sys.executable,), "ann", ["json"])
+    with pytest.raises(Refused, match=r"no no_such_module(.|\n)*pip install"):
+        require_program((sys.executable,), "ann", ["json", "no_such_module"])

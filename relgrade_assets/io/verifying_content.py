@@ -244,7 +244,7 @@ def _verdicts(folder: _Folder) -> Outcome:
         yield Fault("manifest.json", f"verdicts of {', '.join(sorted(judged))}", "one of each gate (P28)")
     for gate, said in judged.items():
         row = held.get(gate)
-        if row is None or not any(_near(said["value"], row[end]) for end in ("value", "low", "high")):
+        if row is None or not any(_near(said["value"], row[end]) for end in ("value", gates.worst_end_of(gate))):
             yield Fault("agreement.parquet", f"{gate} {row and row['value']}", f"{said['value']}, as the manifest says")
         elif gates.verdict(gate, said["threshold"], said["value"])[0] != "passed":
             yield Fault("manifest.json", f"{gate} {said['value']} passed", f"not at the gate {said['threshold']}")

@@ -54,6 +54,11 @@ def verdict(gate: str, threshold: float, value: float | None, undefined: str = "
     return ("passed" if passed else "failed"), f"{value:.6g} {sign} {threshold:g}"
 
 
+def worst_end_of(gate: str) -> str:
+    """The end of its interval that a gate may ask (P28): `low` of a kappa, `high` of a share."""
+    return "low" if gate in KAPPAS else "high"
+
+
 def judge(
     agreement: pl.DataFrame,
     *,
@@ -109,7 +114,7 @@ def _judged_value(agreement: pl.DataFrame, gate: str, worst_end: bool) -> tuple[
         return None, "", row["note"] or "undefined, and the agreement does not say why"
     if not worst_end:
         return row["value"], "", ""
-    end = "low" if gate in KAPPAS else "high"
+    end = worst_end_of(gate)
     name = f"the {'lower' if end == 'low' else 'upper'} end of the 95% interval"
     return row[end], name, f"there is no {name} to judge on: {row['note']}"
 
