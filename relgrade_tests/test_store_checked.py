@@ -1,0 +1,320 @@
+"""P36: `relgrade verify NAME`, part by part: what each check of a store finds by itself, of what the others would miss.
+The command on spoilt stores is test_tampering's.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import tiny
+from command_line import at
+from test_standing import FROZEN, OPENED, READ, SECOND, VOID, chain
+
+from relgrade_assets.errors import Fault
+from relgrade_assets.io import events, publication, verifying_study
+from relgrade_assets.io.standing import status_bytes
+from relgrade_assets.io.study import Study
+from relgrade_assets.io.verifying import Checked
+from relgrade_assets.methods import key as key_methods
+from relgrade_assets.protocol.canonical import canonical_json
+
+Tables = verifying_study.Tables
+NOTHING_WRONG = Checked({}, (), (), (), None, "", (), b"", b"")
+"""What the published folder's own check found."""
+
+
+def said(outcome: Iterable[Fault | str]) -> list[str]:
+    """What a part found, as `where: words`; what it left out as it stands."""
+    return [x if isinstance(x, str) else f"{x.where}: {x.found}" for x in outcome]
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ([OPENED, FROZEN, READ, SECOND], []),
+        ([OPENED, FROZEN, FROZEN], []),
+        ([OPENED, READ, FROZEN], ["event 2: measures read before the freeze"]),
+        ([OPENED, SECOND, FROZEN, ("read_again", {"round": 2})], ["event 4: measures read before the freeze"]),
+        ([OPENED, FROZEN, ("frozen", {"round": 1, "key_digest": "x"})], ["event 3: another key of a frozen round"]),
+        ([OPENED, OPENED], ["events: openings of the rounds [1, 1]"]),
+        ([SECOND], ["events: openings of the rounds [2]"]),
+    ],
+)
+def test_the_log_by_itself(steps: list[Any], found: list[str]) -> None:
+    """P4, P33, P34, P36: with every hash right; rounds in order, one key a round, frozen before it is read."""
+    assert said(verifying_study._chain("it", chain(*steps))) == [f"it, {x}" for x in found]
+    broken = [replace(e, at="x") if e.seq == 1 else e for e in chain(*steps)]
+    assert said(verifying_study._chain("it", broken))[0].startswith("it, event 1: content of hash")
+
+
+def test_a_status_file_says_what_the_log_said_and_still_says() -> None:
+    """P33, P35: one that is older is right while nothing new was said of the key."""
+    log = chain(OPENED, FROZEN, READ, VOID)
+
+    def states(length: int, *, of: int, key: str = "k", found: bytes | None = None) -> bool:
+        made = status_bytes(log[:length], round=1, key_digest="k") if found is None else found
+        return verifying_study._stated(made, log[:of], 1, key)
+
+    assert states(3, of=3) and states(2, of=3) and states(4, of=4)
+    assert not states(3, of=4), "void since"
+    assert not states(3, of=2), "of a longer log"
+    assert not states(3, of=3, key="x")
+    now = status_bytes(log[:3], round=1, key_digest="k")
+    for other in (
+        b"",
+        b"[]",
+        now + b" ",
+        now.replace(b'"valid"', b'"void"'),
+        now.replace(b'"length": 3', b'"length": 0'),
+    ):
+        assert other != now and not states(3, of=3, found=other), other
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return at("frozen", tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def study(made: Path) -> Study:
+    """A published study, that no test changes."""
+    return tiny.study_of(made)
+
+
+@pytest.fixture(scope="module")
+def tables(study: Study) -> Tables:
+    """Every table of it with its label."""
+    found: Tables = {}
+    assert said(verifying_study._tables(study, found)) == []
+    return found
+
+
+def test_files_that_are_no_table_or_another_one(tmp_path: Path) -> None:
+    """P36: by name, place and label; a link is none, and what is named is not used."""
+    study = tiny.study_of(at("frozen", tmp_path))
+    base = study.home.state / "tables" / tiny.NAME
+    first = base / "rounds" / "1"
+    (base / "notes.txt").write_text("x")
+    (base / "rounds" / "2").mkdir()
+    (base / "rounds" / "old").mkdir()
+    for to in (base / "grades.csv", base / "what.parquet", first / "deeper", base / "rounds" / "old"):
+        to.mkdir(exist_ok=True) if to.suffix == "" else None
+        shutil.copy(first / "grades.parquet", to if to.suffix else to / "grades.parquet")
+    shutil.copy(first / "grades.parquet", base / "grades.parquet")
+    shutil.copy(first / "grades.parquet", base / "rounds" / "2" / "grades.parquet")
+    shutil.copy(first / "grades.parquet", first / "audit_grades.parquet")
+    shutil.move(first / "verdicts.parquet", tmp_path / "verdicts.parquet")
+    (first / "verdicts.parquet").symlink_to(tmp_path / "verdicts.parquet")
+    found: Tables = {}
+    none, other = "a file that is no table of this study", "the table grades of round"
+    assert said(verifying_study._tables(study, found)) == [
+        f"tables/tiny/{path}: {words}"
+        for path, words in (
+            ("grades.csv", none),
+            ("grades.parquet", f"{other} 1"),
+            ("notes.txt", none),
+            ("rounds/1/audit_grades.parquet", f"{other} 1"),
+            ("rounds/1/deeper/grades.parquet", none),
+            ("rounds/1/verdicts.parquet", none),
+            ("rounds/2/grades.parquet", f"{other} 1"),
+            ("rounds/old/grades.parquet", none),
+            ("what.parquet", none),
+        )
+    ]
+    assert first / "grades.parquet" in found and first / "audit_grades.parquet" not in found
+    assert not any(p.is_symlink() for p in found)
+
+
+def test_a_store_that_says_another_key_than_the_log(study: Study) -> None:
+    """P33: where the log's line holds no digests of files (it was rewritten), the key's identity still tells."""
+    log = study.log
+    frozen = next(e for e in log if e.kind == "frozen")
+    assert said(verifying_study._stored(study, log, frozen)) == []
+    folder = study.keys.folder(tiny.NAME, 1)
+    bare = replace(frozen, body={k: v for k, v in frozen.body.items() if k != "files"})
+    without = [bare if e == frozen else e for e in log]
+    assert said(verifying_study._stored(study, without, bare)) == []
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+    about = json.loads(kept[folder / "key.json"])
+    for change in ({"round": 2}, {"key_sha256": "0" * 64}):
+        spoilt = {p.name: data for p, data in kept.items() if p.name != publication.SUMS}
+        spoilt["key.json"] = canonical_json({**about, **change}) + b"\n"
+        elsewhere = replace_store(study, spoilt)
+        found = said(verifying_study._stored(elsewhere, without, bare))
+        assert found[0] == "keys/tiny/round-1/key.json: another key's identity", found
+
+
+def replace_store(study: Study, files: dict[str, bytes]) -> Study:
+    """The study with a store of its own beside it, in which `files` were frozen."""
+    top = study.home.top / f"other-{len(list(study.home.top.iterdir()))}"
+    state = top / ".relgrade"
+    shutil.copytree(study.home.top / "data", top / "data")
+    other = tiny.study_of(top)
+    other.keys.freeze(tiny.NAME, 1, files)
+    shutil.copy(study.keys.folder(tiny.NAME, 1).with_suffix(".status.json"), state / "keys" / tiny.NAME)
+    return other
+
+
+def test_reports_against_their_digests(study: Study, tables: Tables) -> None:
+    """P36: both versions of every round; one changed, gone or too many is named."""
+    folder = study.home.state / "reports" / tiny.NAME / "round-1"
+    assert said(verifying_study._reports(study, tables)) == []
+    page = (folder / "public.html").read_bytes()
+    for name, data, words in (
+        ("public.html", page + b" ", "sha256 "),
+        ("public.html", None, "no such file"),
+        ("more.html", b"x", "sha256 "),
+    ):
+        path = folder / name
+        path.unlink() if data is None else path.write_bytes(data)
+        (found,) = said(verifying_study._reports(study, tables))
+        assert found.startswith(f"reports/tiny/round-1/{name}: {words}")
+        path.unlink(missing_ok=True)
+        (folder / "public.html").write_bytes(page)
+    (without,) = [p for p in tables if p.stem == "report"]
+    assert len(said(verifying_study._reports(study, {p: t for p, t in tables.items() if p != without}))) == 2
+
+
+Held = verifying_study.Held
+
+
+def held(study: Study, tables: Tables) -> Held:
+    return {path.stem: table for path, table in tables.items()}
+
+
+def relabelled(table: Any, **changes: Any) -> Any:
+    """The table with another label."""
+    return table[0], replace(table[1], **changes)
+
+
+def test_the_key_is_made_again_from_grades(study: Study, tables: Tables) -> None:
+    """P30, P33: from the graders' grades, and the table frozen_key by itself; each named for its own."""
+    there = held(study, tables)
+    key = key_methods.key_digest(there["frozen_key"][0])
+    assert said(verifying_study._key_again(study, there, key, 1)) == []
+    for table in ("grades", "frozen_key"):
+        frame, label = there[table]
+        other = {**there, table: (frame.with_columns(grade=pl.lit(1, pl.Int64)), label)}
+        (found,) = said(verifying_study._key_again(study, other, key, 1))
+        assert found.startswith(f"tables/tiny/rounds/1/{table}.parquet: a key with sha256 ")
+        less = {t: x for t, x in there.items() if t != table}
+        assert said(verifying_study._key_again(study, less, key, 1)) == ["the key from grades (tables are missing)"]
+
+
+def test_measures_are_made_again_from_key_and_runs(study: Study, tables: Tables) -> None:
+    """P34, P38, P39: each table of them is named for its own; made from other runs they can't be compared."""
+    there, log = held(study, tables), study.log
+    where = "tables/tiny/rounds/1"
+    again = verifying_study._measures_again
+    assert said(again(study, there, log, 1)) == []
+    assert said(again(study, there, log[:-1], 1))[0].startswith(f"{where}/query_measures.parquet: content digest ")
+    read = log[-1]
+    later = events.Event(read.experiment, 9, read.at, "read_again", {**read.body, "measures_digest": "x"}, "", "")
+    (found,) = said(again(study, there, [*log, later], 1))
+    assert found.startswith(f"{where}/query_measures.parquet: content digest ")
+    elsewhere = replace(later, body={**later.body, "round": 2})
+    assert said(again(study, there, [*log, elsewhere], 1)) == [], "a reading of another round"
+    for table in ("arm_measures", "arm_comparisons"):
+        (found,) = said(again(study, {**there, table: relabelled(there[table], digest="x")}, log, 1))
+        assert found == f"{where}/{table}.parquet: content digest x"
+        old = relabelled(there[table], digest="x", inputs={**there[table][1].inputs, "query_sample": "y"})
+        assert said(again(study, {**there, table: old}, log, 1)) == [], "made from another sample"
+    others = {**there, "runs": relabelled(there["runs"], digest="x")}
+    assert said(again(study, others, log, 1)) == ["measures from runs (the runs are others by now)"]
+    del others["runs"]
+    assert said(again(study, others, log, 1)) == ["measures (none are stored)"]
+
+
+def test_a_frozen_round_is_held_against_what_its_key_was_made_of(study: Study, tables: Tables) -> None:
+    """P2, P33: a table of that round with another digest than key.json has is named; under another design measures
+    are left out, and said.
+    """
+    path = study.path("verdicts")
+    assert said(verifying_study._remade(study, study.log, tables)) == []
+    (found,) = said(verifying_study._remade(study, study.log, {**tables, path: relabelled(tables[path], digest="x")}))
+    assert found == "tables/tiny/rounds/1/verdicts.parquet: content digest x"
+    later = tiny.study_of(study.home.top)
+    later.design = later.design.model_copy(update={"depth": 9})
+    assert said(verifying_study._remade(later, study.log, tables)) == [
+        "measures of round 1 (the design is another's by now)"
+    ]
+
+
+Files = dict[str, bytes]
+
+
+def title(files: Files) -> Files:
+    content = json.loads(files["manifest.json"])
+    content["key"]["title"] = "Another"
+    return {"manifest.json": publication.manifest_bytes(content)}
+
+
+def another_round(files: Files) -> Files:
+    content = json.loads(files["manifest.json"])
+    content["key"]["round"] = 2
+    return {"manifest.json": publication.manifest_bytes(content)}
+
+
+PUBLISHED: dict[str, tuple[Callable[[Files], Files], list[str]]] = {
+    "key": (lambda f: {"key.jsonl": f["key.jsonl"][1:]}, ["key.jsonl: not the stored key's", "key.jsonl: sha256 "]),
+    "sidecar": (lambda f: {"unrateable.jsonl": b"x\n"}, ["unrateable.jsonl: not the", "unrateable.jsonl: sha256 "]),
+    "identity": (title, ["manifest.json: another identity of the key"]),
+    "round": (another_round, ["manifest.json: a key of round 2"]),
+    "no manifest": (lambda f: {"manifest.json": b"{}"}, []),
+    "measures": (
+        lambda f: {"measures.parquet": f["query_measures.parquet"]},
+        ["measures.parquet: other rows", "measures.parquet: sha256 "],
+    ),
+    "per query": (
+        lambda f: {"query_measures.parquet": b"PAR1"},
+        ["query_measures.parquet: other rows", "query_measures.parquet: sha256 "],
+    ),
+    "qrels": (lambda f: {"qrels.txt": f["qrels.txt"] + b"\n"}, ["qrels.txt: sha256 "]),
+    "page": (lambda f: {"report.html": b"x"}, ["report.html: another page"]),
+    "log": (lambda f: {"events.jsonl": f["events.jsonl"].replace(b"frozen", b"thawed")}, ["ledger.sqlite, events: 5 "]),
+}
+
+
+@pytest.mark.parametrize("how", sorted(PUBLISHED))
+def test_a_published_folder_against_the_store(study: Study, tables: Tables, how: str) -> None:
+    """P36, P41: though the folder's own check found nothing, each file that is not what the store has is named."""
+    folder = study.home.published / tiny.NAME
+    change, due = PUBLISHED[how]
+    kept = {p.name: p.read_bytes() for p in folder.iterdir()}
+    try:
+        for name, data in change(kept).items():
+            (folder / name).write_bytes(data)
+        found = said(verifying_study._published(study, study.log, folder, NOTHING_WRONG, tables))
+    finally:
+        for name, data in kept.items():
+            (folder / name).write_bytes(data)
+    assert len(found) == len(due)
+    for one, words in zip(found, due, strict=True):
+        assert one.removeprefix("published/tiny/").startswith(words)
+
+
+def test_a_published_folder_against_the_log(study: Study, tables: Tables) -> None:
+    """P35, P36: a log that has grown is no fault unless it says something new of the key; who differs is told."""
+    folder, log = study.home.published / tiny.NAME, study.log
+
+    def found(log: list[events.Event], itself: Checked = NOTHING_WRONG) -> list[str]:
+        return said(verifying_study._published(study, log, folder, itself, tables))
+
+    def then(kind: str, **body: object) -> events.Event:
+        return events.Event(tiny.NAME, 6, "2026-04-01T00:00:00.000000Z", kind, {"round": 1, **body}, "", "")
+
+    assert found(log) == [] == found([*log, then("corrected", key_digest="x")])
+    for new in (then("voided", why="x"), replace(then("opened"), body={"round": 2})):
+        assert found([*log, new]) == ["published/tiny/status.json: how the key stood once"]
+    assert found(log[:-1]) == ["ledger.sqlite, events: 4 events"]
+    itself = replace(NOTHING_WRONG, faults=(Fault("manifest.json", "sha256", "another"),))
+    assert found(log[:-1], itself) == [
+        "published/tiny/events.jsonl: 5 events that are not the first 5 of 4 in the ledger"
+    ]
