@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.methods.measure_names import SPELLED, Measure, parse, parse_all
-from relgrade_assets.methods.measures import evaluate
+from relgrade_assets.methods.measures import evaluate, judged_hits
 from relgrade_assets.methods.ranking import ranked
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -281,6 +281,19 @@ def test_every_arm_and_query_has_its_rows_in_order() -> None:
     assert out.filter(pl.col("query_id") == "nowhere")["value"].to_list() == [None] * 6
     empty = evaluate(ranking, qrels, ["RR"], relevant_from=1, gain="linear", arms=[], query_ids=[])
     assert empty.height == 0 and empty.schema == out.schema
+
+
+def test_rows_of_arms_and_queries_that_are_not_listed_count_nowhere() -> None:
+    """Neither as hits nor in the length of another ranking."""
+    ranking, _ = frames(RUN, QREL)
+    both = pl.concat([ranking.with_columns(arm=pl.lit(arm)) for arm in ("a", "b", "c")])
+    qrels = pl.DataFrame({"query_id": ["q1", "q3"], "chunk_id": ["a", "a"], "grade": [1, 1]})
+    for arms, queries in ((["a", "c"], ["q1", "q9"]), (["b"], ["q9"]), (["a", "b", "c"], ["q3"])):
+        hits = judged_hits(both, qrels, arms, queries)
+        lengths = [both.filter((pl.col("arm") == a) & (pl.col("query_id") == q)).height for a in arms for q in queries]
+        assert hits.retrieved.tolist() == lengths
+        wanted = ranking.filter(pl.col("query_id").is_in(queries)).join(qrels, on=["query_id", "chunk_id"]).height
+        assert len(hits.cell) == wanted * len(arms)
 
 
 def test_a_pair_twice_in_the_judgments_is_refused() -> None:
