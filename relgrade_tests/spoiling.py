@@ -23,9 +23,15 @@ def parquet_seeds() -> list[bytes]:
         pl.concat([whole.with_columns(pl.col("query_id") + f"-{i}") for i in range(20)]),
     ]
     out = []
-    for frame, packing in zip(kinds, ("uncompressed", "zstd", "snappy", "uncompressed"), strict=True):
+    kinds.append(kinds[-1].sort("query_id", "score", descending=[False, True]))
+    for frame, packing in zip(kinds, ("uncompressed", "zstd", "snappy", "uncompressed", "zstd"), strict=True):
         buffer = io.BytesIO()
-        frame.write_parquet(buffer, compression=packing, statistics=packing != "zstd")  # type: ignore[arg-type]
+        frame.write_parquet(  # the last in several row groups: one may be broken, and the others whole
+            buffer,
+            compression=packing,  # type: ignore[arg-type]
+            statistics=packing != "zstd",
+            row_group_size=20 if frame is kinds[-1] else None,
+        )
         out.append(buffer.getvalue())
     return out
 
@@ -36,6 +42,7 @@ SEEDS: dict[str, list[bytes]] = {
         TREC,
         b"1 Q0 d1 1 3 r\r\n1 Q0 d2 2 2 r\r\n2 Q0 d1 1 3.25 r\r\n",
         b"\xef\xbb\xbfq Q0 a 0 .5 t\nq Q0 b 1 0 t\n",
+        b"q1 Q0 a 1 3.5 t\nq1 Q0 b 2 2.5 t\nq2 Q0 a 1 9 t\nq2 Q0 c 2 9 t\nq3 Q0 x 1 -2 t\n",
     ],
     "run.jsonl": [
         b'{"query_id":"q","chunk_id":"a","score":1.5,"rank":1}\n{"query_id":"q","chunk_id":"b","score":1,"rank":2}\n',
@@ -48,7 +55,11 @@ SEEDS: dict[str, list[bytes]] = {
     "parquet": parquet_seeds(),
     "gz": [gzip.compress(TREC, mtime=0), gzip.compress(TREC[:16], 0, mtime=0) + gzip.compress(TREC[16:], mtime=0)],
     "zst": [zstandard.compress(TREC), zstandard.compress(TREC[:16]) + zstandard.compress(TREC[16:])],
-    "qrels": [b"q 0 a 1\nq 0 b -1\nq\t0\tc\t0\n#x\n\n\xc3\xa9 0 a 2\n", b"q ann a 1\nq bob a 2\nq bob a 2\n"],
+    "qrels": [
+        b"q 0 a 1\nq 0 b -1\nq\t0\tc\t0\n#x\n\n\xc3\xa9 0 a 2\n",
+        b"q ann a 1\nq bob a 2\nq bob a 2\n",
+        b"q 0 a 1\nq 0 b 0\nr 0 a 2\ns 0 c 3\n",
+    ],
     "beir": [b"query-id\tcorpus-id\tscore\nq\ta\t1\nq\tb c\t0 \n\nr\ta\t2\n"],
     "key": [
         b'{"query_id":"q1","chunk_id":"a","grade":2}\n{"query_id":"q1","chunk_id":"b","grade":0}\n'

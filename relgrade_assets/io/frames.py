@@ -17,11 +17,10 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.atomic import write_bytes
+from relgrade_assets.io.parquet import BROKEN, read_parquet, unspoken
 from relgrade_assets.protocol.canonical import digest, digest_bytes
 
 _META = "relgrade"
-_BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What Polars raises on a file that is broken; a panic is no Exception, and would end the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +99,14 @@ def read_label(path: Path) -> Label | None:
     if not path.is_file():
         return None
     try:
-        text = pl.read_parquet_metadata(path)[_META]
+        with unspoken():
+            text = pl.read_parquet_metadata(path)[_META]
         raw = json.loads(text)
         label = Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"], raw["polars"])
         if label.dumps() != text:
             raise ValueError("a label that was changed")
         return label
-    except (*_BROKEN, KeyError, ValueError, TypeError) as error:
+    except (*BROKEN, KeyError, ValueError, TypeError) as error:
         raise _unreadable(path, type(error).__name__) from error
 
 
@@ -116,9 +116,9 @@ def read_table(path: Path) -> pl.DataFrame:
     if label is None:
         raise Refused(f"The table {path.name} has not been made", untouched="Nothing was changed.")
     try:
-        frame = pl.read_parquet(path)
+        frame = read_parquet(path)
         found = content_digest(frame)
-    except (*_BROKEN, TypeError) as error:
+    except (*BROKEN, TypeError) as error:
         raise _unreadable(path, type(error).__name__) from error
     if found != label.digest:
         raise Refused(

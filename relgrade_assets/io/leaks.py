@@ -21,6 +21,7 @@ import polars as pl
 import zstandard
 
 from relgrade_assets.errors import Fault
+from relgrade_assets.io.parquet import BROKEN, read_parquet
 from relgrade_assets.protocol.canonical import digest_bytes
 
 AT_LEAST = 12
@@ -133,8 +134,8 @@ def _unpacked(content: bytes, room: int) -> tuple[list[bytes], bool]:
             return [], False
     if content.startswith(b"PAR1"):
         try:
-            return [pl.read_parquet(io.BytesIO(content)).write_json().encode()], True
-        except (pl.exceptions.PolarsError, OSError):
+            return [read_parquet(content).write_json().encode()], True
+        except BROKEN:
             return [], False
     parts = []
     for match in _BASE64.finditer(content):

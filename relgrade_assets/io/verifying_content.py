@@ -7,7 +7,6 @@ wrong, or rewritten as a whole without care. Nothing is read from outside of the
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events, publication, tool_exports
 from relgrade_assets.io.croissant import NAME
 from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.parquet import BROKEN, read_parquet
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.methods import agreement as statistics
 from relgrade_assets.methods import gates, grading
@@ -30,7 +30,7 @@ _KEY = {"query_id": pl.String, "chunk_id": pl.String, "grade": pl.Int64}
 _NEAR = 1e-9
 _BROKEN = (
     *(Refused, ValueError, KeyError, TypeError, IndexError, AttributeError, OSError),
-    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+    *BROKEN,
 )
 
 
@@ -87,7 +87,7 @@ class _Folder:
         return frame.select(*_PAIR, "grader", pl.col("grade").cast(pl.Int64).replace(-1, None))
 
     def table(self, name: str) -> pl.DataFrame:
-        return pl.read_parquet(io.BytesIO(self.files[f"{name}.parquet"]))
+        return read_parquet(self.files[f"{name}.parquet"])
 
 
 def check(files: Mapping[str, bytes], manifest: dict[str, Any], log: Sequence[events.Event] | None) -> Found:

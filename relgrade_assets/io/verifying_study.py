@@ -7,7 +7,6 @@ Every fault names its file under the state folder, all are told at once; nothing
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from relgrade_assets.io import events, measuring, publication, restating, verify
 from relgrade_assets.io.croissant import NAME
 from relgrade_assets.io.events import Event
 from relgrade_assets.io.frames import Label, bytes_fault, content_digest, read_label, read_table
+from relgrade_assets.io.parquet import BROKEN, read_parquet
 from relgrade_assets.io.publishing import REPORT
 from relgrade_assets.io.report.store import stored_report
 from relgrade_assets.io.standing import Standing, kept_files, standing_of, status_bytes
@@ -355,8 +355,8 @@ def _published(study: Study, log: list[Event], folder: Path, itself: verifying.C
 def _rows_digest(data: bytes) -> str:
     """Content digest of a Parquet file; empty where it can't be read."""
     try:
-        return content_digest(pl.read_parquet(io.BytesIO(data)))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, TypeError):
+        return content_digest(read_parquet(data))
+    except (*BROKEN, TypeError):
         return ""
 
 

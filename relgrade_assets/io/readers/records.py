@@ -17,6 +17,7 @@ from typing import Literal
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.io.parquet import BROKEN, unspoken
 from relgrade_assets.io.readers import slow_records
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.text import read_bytes, read_text
@@ -228,8 +229,9 @@ def _plain(
 def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
     try:
         scan = pl.scan_parquet(io.BytesIO(data))
-        schema = scan.collect_schema()
-        rows = scan.select(pl.len()).collect().item()
+        with unspoken():
+            schema = scan.collect_schema()
+            rows = scan.select(pl.len()).collect().item()
         faults = Faults(name, "row")
         absent = tuple(key for key, c in columns.items() if c.source not in schema)
         for key in absent:
@@ -239,8 +241,9 @@ def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
             faults.add(0, f"{rows} rows", f"at most {MOST_PARQUET_ROWS}")
         faults.refuse()
         wanted = list(dict.fromkeys(c.source for key, c in columns.items() if key not in absent))
-        frame = scan.select(wanted).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        with unspoken():
+            frame = scan.select(wanted).collect()
+    except BROKEN as error:
         found = f"bytes that are not Parquet ({str(error).splitlines()[0]})"
         raise Refused(
             f"{name} can't be read", [Fault(name, found, "a whole Parquet file", "Write the file again.")]

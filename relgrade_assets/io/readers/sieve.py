@@ -20,6 +20,7 @@ from typing import BinaryIO, TypeVar
 import polars as pl
 
 from relgrade_assets.errors import Notice
+from relgrade_assets.io.parquet import BROKEN, unspoken
 from relgrade_assets.io.readers.records import format_of
 from relgrade_assets.io.readers.runs import TIES
 from relgrade_assets.io.readers.trec_bytes import keep_memory, trec_rows
@@ -69,11 +70,12 @@ def sift_run(path: Path, *, name: str, judged: Judged | None) -> tuple[KeptRun, 
             slices = partial(_trec, partial(BytesIO, text.data))
     keep_memory()
     try:
-        try:
-            found = _in_order(slices(), judged)
-        except OutOfOrder:
-            found = _out_of_order(slices(), judged)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OutOfOrder):
+        with unspoken():
+            try:
+                found = _in_order(slices(), judged)
+            except OutOfOrder:
+                found = _out_of_order(slices(), judged)
+    except (*BROKEN, OutOfOrder):
         return None
     if found is None:
         return None
@@ -216,7 +218,9 @@ def _parquet(path: Path) -> Iterator[Slice]:
         yield lambda: None
         return
     rest = scan.select(*plain, *(["rank"] if rank else [])).clear().collect()
+    due, seen = scan.select(pl.len()).collect().item(), 0
     for batch in scan.select(rest.columns).collect_batches(maintain_order=True):
+        seen += batch.height
         # Up to where the last query of the batch begins; one that fills it whole waits for what follows.
         blocks = batch["query_id"].rle().struct.field("len")
         cut = batch.height - blocks[-1] if batch.height else 0
@@ -225,6 +229,8 @@ def _parquet(path: Path) -> Iterator[Slice]:
             rest = batch[cut:]
         else:
             rest = pl.concat([rest, batch])
+    if seen != due:  # batches just end where Polars panics
+        raise pl.exceptions.ComputeError(f"{seen} rows of {due}")
     if rest.height:
         yield partial(_parquet_rows, rest)
 
