@@ -40,15 +40,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
 
 
-def opened(folder: Path) -> list[str]:
-    """Databases under the folder that this process holds open."""
+def opened(folder: Path, *, gone: bool = False) -> list[str]:
+    """Databases under the folder that this process holds open, or those of them that were deleted."""
     held = []
     for handle in Path("/proc/self/fd").iterdir():
         try:
             held.append(os.readlink(handle))
         except FileNotFoundError:
             continue
-    return sorted({name for name in held if name.startswith(str(folder)) and name.endswith(".db")})
+    end = ".db (deleted)" if gone else ".db"
+    return sorted({name for name in held if name.startswith(str(folder)) and name.endswith(end)})
 
 
 def materialised(instance: dg.DagsterInstance) -> int:
@@ -71,7 +72,10 @@ def test_dagsters_own_storage_reads_what_was_kept_and_the_other_way_round(home: 
             assert instance.get_runs_count() == before + 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc")
+proc = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc")
+
+
+@proc
 def test_files_are_kept_open_a_few_at_a_time_and_closed_in_the_end(home: Path) -> None:
     with dg.DagsterInstance.get() as instance:
         for _ in range(KEPT + 2):
@@ -85,11 +89,14 @@ def test_files_are_kept_open_a_few_at_a_time_and_closed_in_the_end(home: Path) -
     assert opened(home) == []
 
 
+@proc
 def test_a_wiped_storage_starts_anew(home: Path) -> None:
+    """And holds no file that is gone."""
     with dg.DagsterInstance.get() as instance:
         dg.materialize([one], instance=instance)
         instance.wipe()
         assert materialised(instance) == 0 and instance.get_runs_count() == 0
+        assert opened(home, gone=True) == []
         assert dg.materialize([one], instance=instance).success and materialised(instance) == 1
 
 

@@ -34,7 +34,8 @@ from relgrade_assets.definitions import ASSETS
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.methods import pooling
-from relgrade_assets.schemas import SOURCES
+from relgrade_assets.resources.tables import misfits
+from relgrade_assets.schemas import SOURCES, TABLES
 
 ARMS = ("zebrafinch", "quokka")
 DESIGN = tiny.DESIGN.replace("name: old", f"name: {ARMS[0]}").replace("name: new", f"name: {ARMS[1]}")
@@ -246,6 +247,19 @@ def test_a_table_that_does_not_fit_its_schema_is_not_written(
     assert told.failed_checks == {"contributions: schema": "24 values of contributions don't fit its schema."}
     assert "Nothing was written" in told.refused["contributions"]
     assert study_of(top).path("contributions").read_bytes() == before
+
+
+def test_a_frame_is_held_against_its_schema_once_and_another_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the asset and then by the store; an equal frame is another, and one that doesn't fit never counts as held."""
+    asked: list[str] = []
+    model = TABLES["revisions"].model
+    honest = model.validate
+    monkeypatch.setattr(model, "validate", lambda frame, **more: asked.append("") or honest(frame, **more))
+    frame = model.empty()
+    for given, so_far in ((frame, 1), (frame, 1), (frame.clone(), 2), (frame, 3)):
+        assert misfits("revisions", given) is None and len(asked) == so_far
+    wrong = frame.drop(frame.columns[0])
+    assert misfits("revisions", wrong) is not None and misfits("revisions", wrong) is not None and len(asked) == 5
 
 
 def test_recheck_runs_every_check_and_makes_nothing(walk: Walk, tmp_path: Path) -> None:

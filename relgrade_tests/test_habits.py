@@ -55,6 +55,13 @@ def test_counts_far_beyond_the_cap_are_told(
     assert all(f"are {said}: " in notice.text and "cap of 50" in notice.text for notice in found)
 
 
+def test_rare_queries_of_a_stratum_take_nothing_from_what_is_beyond_the_cap() -> None:
+    """P10: 150 searches are 100 beyond a cap of 50, of 160 in all; with pi 0.05, 10 searches stand for 200."""
+    sample = pl.DataFrame({"stratum": ["head", "head"], "count": [150, 10], "inclusion_probability": [0.5, 0.5]})
+    assert habits.beyond_cap(sample, design()) == {"head": 100 / 160}
+    assert habits.beyond_cap(sample.with_columns(inclusion_probability=pl.Series([0.5, 0.05])), design()) == {}
+
+
 @pytest.mark.parametrize(
     ("takes", "sure"), [((0.5, 0.5), False), ((0.5, 0.6), True), (("all", 0.1), True), (("all",), False)]
 )
