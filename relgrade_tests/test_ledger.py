@@ -285,8 +285,10 @@ def test_an_attempt_and_its_answers_are_recorded_once_and_together(ledger: Ledge
     assert attempts.exhausted(ledger, MINE) == frozenset()
     attempts.record_attempt(ledger, MINE, PROMPT, attempt(3, "exhausted", b""), at=AT)
     assert attempts.exhausted(ledger, MINE) == {("q1", "c1"), ("q1", 'c"2')}
-    assert attempts.exhausted(ledger, Whose("demo", 2, "a")) == frozenset()
-    assert attempts.tried(ledger, Whose("demo", 1, "b")).schema == pl.Schema(attempts.TRIED)
+    for whose in (Whose("demo", 2, "a"), Whose("demo", 1, "b"), Whose("other", 1, "a")):
+        assert attempts.exhausted(ledger, whose) == frozenset()
+        assert attempts.asked(ledger, whose).is_empty() and attempts.tried(ledger, whose).is_empty()
+    assert attempts.tried(ledger, whose).schema == pl.Schema(attempts.TRIED)
 
 
 def test_a_frozen_round_takes_no_accepted_attempt(ledger: Ledger) -> None:

@@ -108,7 +108,7 @@ def refuse_ids(rows: Sequence[Row], name: str, mark: str, columns: Sequence[str]
     for column in columns:
         for value in sorted({r[column] for r in rows}):
             trimmed = mark == BLANK and value != value.strip()
-            if trimmed or value != legible(value) or any(c in value for c in "\t\r\n"):
+            if trimmed or value != legible(value) or any(c in value for c in "\t\n"):
                 found = "an id with blanks around it" if trimmed else "an id with a control character"
                 mend = f"Use {SHEET}, which holds any id." if name in FILES else "Give it another where it comes from."
                 faults.append(Fault(f"{column} {shown(value)}", found, "an id that comes back as it is", mend))
