@@ -243,6 +243,8 @@ def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
         wanted = list(dict.fromkeys(c.source for key, c in columns.items() if key not in absent))
         with unspoken():
             frame = scan.select(wanted).collect()
+        if frame.height != rows:
+            raise pl.exceptions.ComputeError(f"{frame.height} rows where its end says {rows}")
     except BROKEN as error:
         found = f"bytes that are not Parquet ({str(error).splitlines()[0]})"
         raise Refused(
