@@ -99,7 +99,7 @@ def read_label(path: Path) -> Label | None:
     if not path.is_file():
         return None
     try:
-        with unspoken():
+        with unspoken(path.name):
             text = pl.read_parquet_metadata(path)[_META]
         raw = json.loads(text)
         label = Label(raw["table"], raw["round"], raw["protocol"], dict(raw["inputs"]), raw["digest"], raw["polars"])

@@ -17,7 +17,7 @@ from typing import Literal
 import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
-from relgrade_assets.io.parquet import BROKEN, unspoken
+from relgrade_assets.io.parquet import BROKEN, not_parquet, unspoken
 from relgrade_assets.io.readers import slow_records
 from relgrade_assets.io.readers.faults import Faults, shown
 from relgrade_assets.io.text import read_bytes, read_text
@@ -229,7 +229,7 @@ def _plain(
 def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
     try:
         scan = pl.scan_parquet(io.BytesIO(data))
-        with unspoken():
+        with unspoken(name):
             schema = scan.collect_schema()
             rows = scan.select(pl.len()).collect().item()
         faults = Faults(name, "row")
@@ -241,15 +241,12 @@ def _parquet(data: bytes, name: str, columns: Mapping[str, Column]) -> Records:
             faults.add(0, f"{rows} rows", f"at most {MOST_PARQUET_ROWS}")
         faults.refuse()
         wanted = list(dict.fromkeys(c.source for key, c in columns.items() if key not in absent))
-        with unspoken():
+        with unspoken(name):
             frame = scan.select(wanted).collect()
         if frame.height != rows:
             raise pl.exceptions.ComputeError(f"{frame.height} rows where its end says {rows}")
     except BROKEN as error:
-        found = f"bytes that are not Parquet ({str(error).splitlines()[0]})"
-        raise Refused(
-            f"{name} can't be read", [Fault(name, found, "a whole Parquet file", "Write the file again.")]
-        ) from None
+        raise not_parquet(name, str(error).splitlines()[0]) from None
     out = slow_records.typed_parquet(frame, columns, absent, faults)
     if not out.height:
         raise Refused(f"{name} can't be used", [Fault(name, "no row", "at least one")])

@@ -70,7 +70,7 @@ def sift_run(path: Path, *, name: str, judged: Judged | None) -> tuple[KeptRun, 
             slices = partial(_trec, partial(BytesIO, text.data))
     keep_memory()
     try:
-        with unspoken():
+        with unspoken(name):
             try:
                 found = _in_order(slices(), judged)
             except OutOfOrder:
