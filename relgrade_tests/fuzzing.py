@@ -10,6 +10,8 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import multiprocessing
+import os
 import random
 import re
 import sys
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from naive_readers import FLAGS, Naive, lines_of, text_of, trec_run
 from spoiling import BY_LINE, FILES_AT_ONCE, HARD, SEEDS, line_of, spoil
 
 from relgrade_assets.errors import Refused
+from relgrade_assets.io.parquet import ENDED
 from relgrade_assets.io.readers.judgments import read_grades
 from relgrade_assets.io.readers.keys import Judgments, read_judgments
 from relgrade_assets.io.readers.label_studio import read_label_studio
@@ -101,6 +105,49 @@ SUBJECTS: dict[str, tuple[str, Callable[[Path], Rows]]] = {
 }
 
 
+class Apart:
+    """A process of its own for Parquet, since Polars ends one over some files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.words = folder / "words"
+        context = multiprocessing.get_context("spawn")
+        self.end_here, there = context.Pipe()
+        self.process = context.Process(target=_serve, args=(there, folder, self.words))
+        self.process.start()
+        there.close()
+
+    def checked(self, data: bytes) -> tuple[dict[str, tuple[str, bytes]] | None, int]:
+        """What was found and how many were accepted; None where the process ended."""
+        try:
+            self.end_here.send(data)
+            told: tuple[dict[str, tuple[str, bytes]], int] = self.end_here.recv()
+        except (EOFError, OSError):
+            return None, 0
+        return told
+
+    def end(self) -> str:
+        """End it; what it said where it ended by itself, and with which exit code where that is another."""
+        self.end_here.close()
+        self.process.join()
+        code = self.process.exitcode
+        said = self.words.read_text("utf-8", "replace")
+        return said if code in (0, ENDED) else f"exit code {code}: {said}"
+
+
+def _serve(pipe: Connection, folder: Path, words: Path) -> None:
+    os.dup2(os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    apart = folder / "apart"
+    apart.mkdir(exist_ok=True)
+    while True:
+        fuzz = Fuzz(apart, "")
+        try:
+            data = pipe.recv()
+        except EOFError:
+            return
+        fuzz._checked("parquet", data)
+        pipe.send((fuzz.found, fuzz.accepted["parquet"]))
+
+
 class Fuzz:
     """One run: a folder to write in, what was counted, and what was found."""
 
@@ -110,6 +157,8 @@ class Fuzz:
         self.files: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
         self.found: dict[str, tuple[str, bytes]] = {}
+        self.ended = 0
+        self._apart: Apart | None = None
 
     def file(self, kind: str, n: int) -> None:
         """One seed file, spoilt, read both ways."""
@@ -118,7 +167,29 @@ class Fuzz:
         if kind not in ("gz", "zst", "parquet") and rng.random() < 0.03:
             data = spoil(rng, data + data, edits=1)
         self.inputs[kind] += 1
-        self._checked(kind, data)
+        if kind == "parquet":
+            self._parquet(data)
+        else:
+            self._checked(kind, data)
+
+    def _parquet(self, data: bytes) -> None:
+        self._apart = self._apart or Apart(self.folder)
+        found, accepted = self._apart.checked(data)
+        self.files["parquet"] += 1
+        self.accepted["parquet"] += accepted
+        if found is None:
+            self.ended += 1
+            said = self._apart.end()
+            if not said.startswith(f"{NAME} can't be read: ") or "panicked" in said:
+                self._note("parquet", "the process ended", data, said)
+            self._apart = None
+        else:
+            self.found = {**found, **self.found}
+
+    def close(self) -> None:
+        """End the process that reads Parquet."""
+        if self._apart is not None:
+            self._apart.end()
 
     def lines(self, kind: str, n: int) -> None:
         """A hundred lines, each varied or spoilt; then the same without the bad ones, until it is accepted."""
@@ -313,6 +384,7 @@ def run(inputs: int, seed: str = "1", seconds: float = math.inf) -> Fuzz:
             fuzz.file(kind, n) if way == "file" else fuzz.lines(kind, n)
             if time.monotonic() > ends:
                 break
+        fuzz.close()
     return fuzz
 
 
@@ -328,6 +400,7 @@ def main() -> int:
             f"accepted {fuzz.accepted[kind]:>8,}"
         )
     print(f"in all         inputs {fuzz.inputs.total():>9,}  files {fuzz.files.total():>8,}")
+    print(f"Parquet over which Polars ended the process, with a refusal: {fuzz.ended}")
     for name, (more, data) in fuzz.found.items():
         print(f"FOUND {name}: {more} {data[:600]!r}")
     return bool(fuzz.found)
