@@ -66,6 +66,8 @@ def test_a_status_file_says_what_the_log_said_and_still_says() -> None:
     assert not states(3, of=4), "void since"
     assert not states(3, of=2), "of a longer log"
     assert not states(3, of=3, key="x")
+    log[3] = replace(log[3], at=log[1].at)
+    assert not states(3, of=4), "void at the very time of the freeze"
     now = status_bytes(log[:3], round=1, key_digest="k")
     for other in (
         b"",
@@ -137,6 +139,7 @@ def test_a_store_that_says_another_key_than_the_log(study: Study) -> None:
     log = study.log
     frozen = next(e for e in log if e.kind == "frozen")
     assert said(verifying_study._stored(study, log, frozen)) == []
+    assert set(frozen.body["files"]) == {"key.json", "key.jsonl", "unrateable.jsonl"}  # type: ignore[call-overload]
     folder = study.keys.folder(tiny.NAME, 1)
     bare = replace(frozen, body={k: v for k, v in frozen.body.items() if k != "files"})
     without = [bare if e == frozen else e for e in log]
@@ -147,18 +150,24 @@ def test_a_store_that_says_another_key_than_the_log(study: Study) -> None:
         spoilt = {p.name: data for p, data in kept.items() if p.name != publication.SUMS}
         spoilt["key.json"] = canonical_json({**about, **change}) + b"\n"
         elsewhere = replace_store(study, spoilt)
-        found = said(verifying_study._stored(elsewhere, without, bare))
-        assert found[0] == "keys/tiny/round-1/key.json: another key's identity", found
+        first = said(verifying_study._stored(elsewhere, without, bare))[0]
+        assert first == "keys/tiny/round-1/key.json: another key's identity"
+    same = {p.name: data for p, data in kept.items() if p.name != publication.SUMS}
+    (found,) = said(verifying_study._stored(replace_store(study, {**same, "key.jsonl": b""}), without, bare))
+    assert found.startswith("keys/tiny/round-1/key.jsonl: sha256 "), "another key, with the digests of its files"
+    (found,) = said(verifying_study._stored(replace_store(study, same, status=b"{}"), without, bare))
+    assert found == "keys/tiny/round-1.status.json: not how the log says the key stands"
 
 
-def replace_store(study: Study, files: dict[str, bytes]) -> Study:
-    """The study with a store of its own beside it, in which `files` were frozen."""
+def replace_store(study: Study, files: dict[str, bytes], *, status: bytes | None = None) -> Study:
+    """The study with a store of its own beside it, in which `files` were frozen, and the status file (or another)."""
     top = study.home.top / f"other-{len(list(study.home.top.iterdir()))}"
     state = top / ".relgrade"
     shutil.copytree(study.home.top / "data", top / "data")
     other = tiny.study_of(top)
     other.keys.freeze(tiny.NAME, 1, files)
-    shutil.copy(study.keys.folder(tiny.NAME, 1).with_suffix(".status.json"), state / "keys" / tiny.NAME)
+    path = study.keys.folder(tiny.NAME, 1).with_suffix(".status.json")
+    (state / "keys" / tiny.NAME / path.name).write_bytes(path.read_bytes() if status is None else status)
     return other
 
 

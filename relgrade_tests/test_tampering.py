@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from conftest import FULL
 from test_arm_tests import measured, sampled
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import anchors, croissant, events, publication, signing, verifying_content
+from relgrade_assets.io import anchors, croissant, events, publication, restating, signing, verifying_content
 from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.verifying import Checked, check_files, check_folder
 from relgrade_assets.io.verifying_study import check_study
@@ -554,6 +554,90 @@ def test_anchors_against_what_they_cover() -> None:
     assert anchors.hold(["f" * 64], there).faults
     both = anchors.hold(["d" * 64, "f" * 64], there)
     assert both.said and both.faults and not both.covers_all
+
+
+EARLIER: dict[str, Any] = {
+    "key": {"key_sha256": "k" * 64},
+    "events": {"head": "b" * 64, "length": 2},
+    "files": {"x": {"sha256": "e" * 64}, "report.html": {"sha256": "0" * 64}, "events.jsonl": {"sha256": "0" * 64}},
+}
+"""A manifest of the key at its log's second event; what is remade since may differ."""
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, []),
+        ({"key": "k" * 64, "files": None}, []),
+        ({"key": {"key_sha256": "f" * 64}}, [", key"]),
+        ({"events": {"head": "c" * 64, "length": 2}}, [", events"]),
+        ({"events": {"head": "c" * 64, "length": 4}}, [", events"]),
+        ({"events": {"head": "c" * 64, "length": 0}}, [", events"]),
+        ({"files": {"x": {"sha256": "f" * 64}, "y": {"sha256": "e" * 64}}}, [", x", ", y"]),
+    ],
+)
+def test_an_earlier_manifest_as_anchor(tmp_path: Path, change: dict[str, Any], found: list[str]) -> None:
+    """P36: or an earlier status.json: of this key, at its place in the log, with the files that it lists."""
+    path = tmp_path / "before.json"
+    path.write_text(json.dumps({**EARLIER, **change}), encoding="utf-8")
+    digests = {"manifest.json": "d" * 64, "x": "e" * 64, "report.html": "1" * 64, "events.jsonl": "1" * 64}
+    there = anchors.Anchorable(("k" * 64,), tuple(c * 64 for c in "abc"), digests)
+    held = anchors.hold([str(path)], there)
+    assert [fault.where.removeprefix(str(path)) for fault in held.faults] == found
+    assert bool(held.said) is not bool(found) and not held.covers_all
+    now = anchors.hold(
+        [str(path)], replace(there, digests={**digests, "manifest.json": digest_bytes(path.read_bytes())})
+    )
+    assert now.covers_all is not bool(found), "this very manifest"
+    if "files" in change:
+        assert anchors.hold([str(path)], replace(there, digests={})).faults == (), "where nothing is published"
+
+
+def test_what_is_no_anchor_is_refused_and_lists_count_by_name(tmp_path: Path) -> None:
+    """P36: a digest beside another file's name is not this file's; one anchor that covers all is enough."""
+    digests = {"manifest.json": "d" * 64, "x": "e" * 64}
+    there = anchors.Anchorable(("k" * 64,), ("a" * 64,), digests)
+    path = tmp_path / "sums"
+    for text, faults, covers in (
+        (f"{'d' * 64}  manifest.json\n{'e' * 64}  x\n", 0, True),
+        (f"{'e' * 64}  x\n", 0, False),
+        (f"{'e' * 64}  manifest.json\n", 1, False),
+        (f"{'f' * 64}  x\n{'d' * 64} *manifest.json\n", 1, False),
+    ):
+        path.write_text(text, encoding="utf-8")
+        held = anchors.hold([str(path)], there)
+        assert (len(held.faults), held.covers_all) == (faults, covers), text
+    path.write_text(f"{'e' * 64}  x\n", encoding="utf-8")
+    assert anchors.hold(["d" * 64, "a" * 64, str(path)], there).covers_all
+    for text in ("{}", json.dumps({**EARLIER, "events": {"head": "b" * 64}}), "nothing"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(Refused, match="can't be used"):
+            anchors.hold([str(path)], there)
+
+
+def voided(files: Files) -> list[events.Event]:
+    """The published log, and a void after it."""
+    log = events.from_jsonl(files["events.jsonl"])
+    body = {"round": 1, "key_digest": digest_bytes(files["key.jsonl"]), "why": "a grade was changed"}
+    at_, prev = "2026-05-01T00:00:00.000000Z", log[-1].hash
+    sha = events.event_hash("tiny", len(log) + 1, at_, "voided", body, prev)
+    return [*log, events.Event("tiny", len(log) + 1, at_, "voided", body, prev, sha)]
+
+
+def test_what_is_restated_verifies_and_covers_nothing_up(files: Files) -> None:
+    """P33, P35: log, manifest, status, pages and digests as the log has them now; a file that was altered stays told,
+    and gets no banner; a signature goes, for it was another manifest's.
+    """
+    log = voided(files)
+    made = restating.restated({**files, publication.SIGNATURE: b"x"}, log, {})
+    found = check_files(made)
+    assert found.faults == () and found.standing is not None and found.standing.status == "void"
+    assert set(made) == set(files) and b"VOID: round 1 of tiny" in made["report.html"]
+    content = json.loads(made["manifest.json"])
+    assert content["events"] == {"head": log[-1].hash, "length": len(log)} and content["status"]["status"] == "void"
+    for name in ("qrels.txt", "report.html", croissant.NAME):
+        spoilt = restating.restated({**files, name: b"x"}, log, {})
+        assert spoilt[name] == b"x" and named(check_files(spoilt)) == {name}
 
 
 def test_a_broken_parquet_file_is_named_though_its_reader_panics(files: Files) -> None:

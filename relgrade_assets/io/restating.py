@@ -15,6 +15,7 @@ from pathlib import Path
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import croissant, events, publication
 from relgrade_assets.io.atomic import replace_folder, write_bytes
+from relgrade_assets.io.key_store import sums_bytes
 from relgrade_assets.io.report.banner import with_standing
 from relgrade_assets.io.standing import standing_of, status_bytes
 from relgrade_assets.io.study import Study
@@ -69,4 +70,7 @@ def restated(files: Mapping[str, bytes], log: list[events.Event], names: Mapping
         listed[name] = {"bytes": len(made[name]), "sha256": digest_bytes(made[name])}
     head, length = found.at
     content |= {"files": listed, "events": {"head": head, "length": length}, "status": publication.status_of(found)}
-    return publication.sealed(made, publication.manifest_bytes(content), log)
+    whole = publication.sealed(made, publication.manifest_bytes(content), log)
+    digests = {name: str(about["sha256"]) for name, about in listed.items()}
+    digests |= {name: digest_bytes(whole[name]) for name in ("manifest.json", "status.json")}
+    return {**whole, publication.SUMS: sums_bytes(digests)}
