@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from typing import Any
+
 import polars as pl
 import pytest
 from test_design import design
 
+from relgrade_assets.io.publication import manifest_schema
 from relgrade_assets.methods import habits
 
 SAMPLE = pl.DataFrame(
@@ -53,6 +58,13 @@ def test_counts_far_beyond_the_cap_are_told(
     found = habits.of_study(design({**BOTH, **more}), sample)
     assert codes(found) == ["counts_beyond_cap"] * bool(said)
     assert all(f"are {said}: " in notice.text and "cap of 50" in notice.text for notice in found)
+
+
+def test_the_manifest_knows_every_habit_that_it_may_tell() -> None:
+    """P45: those of the design and its sample, and unjudged chunks."""
+    told = set(re.findall(r'Notice\("(\w+)"', inspect.getsource(habits.of_study))) | {"unjudged"}
+    schema: Any = manifest_schema()
+    assert set(schema["properties"]["habits"]["items"]["properties"]["code"]["enum"]) == told
 
 
 def test_rare_queries_of_a_stratum_take_nothing_from_what_is_beyond_the_cap() -> None:
