@@ -154,6 +154,24 @@ def test_queries_of_any_earlier_auditor_are_not_fresh(study: Study) -> None:
     assert len(study.log) == before + 1
 
 
+def test_a_sample_that_was_put_back_is_the_locked_one(tmp_path: Path) -> None:
+    """P16, P26: the last lock before the first grade counts, whatever was locked in between."""
+    tiny.write_experiment(tmp_path)
+    study = study_of(tmp_path)
+    one, two = (pl.DataFrame({"query_id": [q]}) for q in "ab")
+    for sample in (one, two, one, one):
+        rounds.lock_audit_sample(study, sample)
+    assert [e.body["digest"] for e in study.log] == [content_digest(x) for x in (one, two, one)]
+    for digest in ("a", "b", "b", "a"):
+        study.lock("intents_locked", digest)
+    assert [e.body["digest"] for e in study.log if e.kind == "intents_locked"] == ["a", "b", "a"]
+    rounds.open_first_round(study)
+    assert rounds.lock_audit_sample(study, one) == content_digest(one)
+    with pytest.raises(Refused, match="was locked, and grading has begun"):
+        rounds.lock_audit_sample(study, two)
+    assert [e.kind for e in study.log].count("audit_locked") == 3
+
+
 def test_a_round_is_frozen_by_its_own_key_alone(study: Study) -> None:
     """P33."""
     assert not rounds.frozen(study)

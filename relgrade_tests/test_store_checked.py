@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import tiny
-from command_line import at
+from command_line import LEDGER, at
 from test_standing import FROZEN, OPENED, READ, SECOND, VOID, chain
 
 from relgrade_assets.errors import Fault
@@ -96,6 +98,30 @@ def tables(study: Study) -> Tables:
     found: Tables = {}
     assert said(verifying_study._tables(study, found)) == []
     return found
+
+
+def test_every_trigger_that_is_gone_is_named(tmp_path: Path) -> None:
+    """P23, P36: the database's own refusal of changes, of each table."""
+    top = at("frozen", tmp_path)
+    assert said(verifying_study._database(tiny.study_of(top))) == []
+    with closing(sqlite3.connect(top / LEDGER)) as ledger:
+        names = [n for (n,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' ORDER BY name")]
+        for name in names:
+            ledger.execute(f'DROP TRIGGER "{name}"')
+        ledger.commit()
+    found = sorted(said(verifying_study._database(tiny.study_of(top))))
+    assert found == [f"ledger.sqlite: no trigger {name}" for name in names] and len(names) == 14
+
+
+def test_a_spoilt_key_is_told_once(tmp_path: Path) -> None:
+    """P33, P36: by its name under the state folder; nothing is made again from it."""
+    top = at("frozen", tmp_path)
+    path = top / ".relgrade" / "keys" / tiny.NAME / "round-1" / "key.jsonl"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+    found = verifying_study.check_study(tiny.study_of(top))
+    assert {fault.where for fault in found.faults} == {"keys/tiny/round-1/key.jsonl"}
+    assert "key and measures made again" not in found.checked
 
 
 def test_files_that_are_no_table_or_another_one(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def intents(study: Study, query_sample: pl.DataFrame) -> Made | Waiting:
     if isinstance(locked, Waiting):
         return locked
     lock = methods.intents_digest(locked.frame)
-    study.happened("intents_locked", {"round": study.round, "digest": lock})
+    study.lock("intents_locked", lock)
     forms = dict(locked.frame.group_by("form").len().sort("form").iter_rows())
     reviewed = locked.frame["reviewer"].count()
     return Made(locked.frame, {"reviewed": reviewed, "lock": lock, "forms": show.bars(forms, unit="intents")})

@@ -75,8 +75,7 @@ def lock_audit_sample(study: Study, frame: pl.DataFrame) -> str:
                 )
             ],
         )
-    if not earlier or earlier[-1].body["digest"] != lock:
-        study.happened("audit_locked", {"round": study.round, "digest": lock})
+    study.lock("audit_locked", lock)
     return lock
 
 

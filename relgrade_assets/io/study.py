@@ -342,6 +342,15 @@ class Study:
         """Append an event to the log, unless it stands there already."""
         events.append(self.ledger, self.name, kind, body, self.clock(), once=True, salt=self.salt)
 
+    def lock(self, kind: str, digest: str) -> None:
+        """Log that a table of the present round is locked by this digest (P16, P26), unless it was so last: one that
+        was changed and put back is locked again.
+        """
+        earlier = [e.body["digest"] for e in self.log if e.kind == kind and e.round == self.round]
+        if not earlier or earlier[-1] != digest:
+            body = {"round": self.round, "digest": digest}
+            events.append(self.ledger, self.name, kind, body, self.clock(), once=digest not in earlier)
+
 
 def open_study(home: Home, name: str, *, clock: Clock = utc_now) -> Study:
     """Read the design of an experiment. Refused with every fault of the design; nothing is made."""
