@@ -95,7 +95,7 @@ def test_a_published_log_names_nobody_and_its_chain_holds(ledger: Ledger) -> Non
     for round, who in enumerate(("kim", "", "lee", "ann", "kim"), start=1):
         events.append(ledger, "demo", "opened", {"round": round, **OPENED, "by": who}, AT)
     log = events.read(ledger, "demo")
-    data = events.as_jsonl(log, {"ann": "grader-1"})
+    data = events.as_jsonl(log, {"ann": "grader-1", "eve": "auditor-1"})
     assert not any(f'"{name}"'.encode() in data for name in ("kim", "lee", "ann")) and b"by_salt" not in data
     published = events.from_jsonl(data)
     assert [e.body["by"] for e in published] == ["person-1", "", "person-2", "grader-1", "person-1"]
@@ -175,7 +175,7 @@ def test_a_cut_or_a_consistent_rewrite_needs_the_anchor() -> None:
     log = chain(5)
     anchor = events.head_of(log)
     assert events.check_chain(log[:3]) == []
-    assert events.check_chain(log[:3], anchor=anchor)
+    assert [fault.found for fault in events.check_chain(log[:3], anchor=anchor)] == ["3 events"]
     assert events.check_chain(log, anchor=events.head_of(log[:3])) == [], "a log that has grown since"
     forged = [replace(e, experiment="demx") for e in log]
     prev = events.GENESIS
@@ -184,6 +184,26 @@ def test_a_cut_or_a_consistent_rewrite_needs_the_anchor() -> None:
         prev = e.hash
     assert events.check_chain(forged) == []
     assert events.check_chain(forged, anchor=anchor)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"), [({"experiment": "other"}, "event 3"), ({"seq": 4}, "event 3"), ({}, None)]
+)
+def test_numbers_and_name_count_where_every_hash_was_made_again(change: dict[str, object], where: str | None) -> None:
+    """P36: one experiment, its events counted from 1 without a gap."""
+    log = chain(4)
+    for i, e in enumerate(log):
+        e = replace(e, prev=log[i - 1].hash if i else events.GENESIS, **(change if i == 2 else {}))  # type: ignore[arg-type]
+        log[i] = replace(e, hash=events.event_hash(e.experiment, e.seq, e.at, e.kind, e.body, e.prev))
+    assert [fault.where for fault in events.check_chain(log)] == ([where] if where else [])
+
+
+def test_events_of_two_kinds_with_one_body_are_two(ledger: Ledger) -> None:
+    """P36: `once` is for the same event alone."""
+    body = {"round": 1, "digest": "d"}
+    for kind in ("intents_locked", "audit_locked", "audit_locked"):
+        events.append(ledger, "demo", kind, body, AT, once=True)
+    assert [e.kind for e in events.read(ledger, "demo")] == ["intents_locked", "audit_locked"]
 
 
 def test_a_change_in_the_database_is_found(ledger: Ledger) -> None:
@@ -196,9 +216,10 @@ def test_a_change_in_the_database_is_found(ledger: Ledger) -> None:
     ledger.write(lambda c: c.execute(change, {"body": '{"digest":"9","round":1}'}))
     (fault,) = events.check_chain(events.read(ledger, "demo"))
     assert fault.where == "event 2"
-    ledger.write(lambda c: c.execute(change, {"body": "[]"}))
-    with pytest.raises(Refused, match="event 2"):
-        events.read(ledger, "demo")
+    for body in ("[]", "x", '{"round":1}', '{"digest":"9"}', '{"digest":"9","round":"1"}'):
+        ledger.write(lambda c, body=body: c.execute(change, {"body": body}))  # type: ignore[misc]
+        with pytest.raises(Refused, match="event 2"):
+            events.read(ledger, "demo")
 
 
 def test_two_processes_keep_one_chain(ledger_url: str) -> None:

@@ -93,11 +93,24 @@ def test_added_files_altered_sums_and_a_consistent_rewrite(tmp_path: Path) -> No
     with pytest.raises(Refused, match="extra"):
         store.load("demo", 1)
     (frozen.folder / "extra").unlink()
+    (frozen.folder / "inner").mkdir()
+    with pytest.raises(Refused, match="inner: found a link or a folder"):
+        store.load("demo", 1)
+    (frozen.folder / "inner").rmdir()
     sums = frozen.folder / "SHA256SUMS"
     sums.chmod(0o644)
     sums.write_bytes(b"nonsense\n")
     with pytest.raises(Refused, match="SHA256SUMS was altered"):
         store.load("demo", 1)
+    with pytest.raises(Refused) as caught:
+        store.load("demo", 1, digests=frozen.digests)
+    assert [f.where for f in caught.value.faults] == [str(sums)], (
+        "with the log's digests the files are known to be right"
+    )
+    more = store.freeze("demo", 2, {**FILES, "more.txt": b"x"}).folder / "more.txt"
+    more.unlink()
+    with pytest.raises(Refused, match=r"more\.txt: found no file"):
+        store.load("demo", 2)
     elsewhere = KeyStore(tmp_path / "forged").freeze("demo", 1, OTHER).folder
     for path in elsewhere.iterdir():
         (frozen.folder / path.name).unlink()
@@ -105,6 +118,9 @@ def test_added_files_altered_sums_and_a_consistent_rewrite(tmp_path: Path) -> No
     assert store.load("demo", 1) == OTHER, "no store can exclude a consistent rewrite by itself"
     with pytest.raises(Refused, match="as the event log has it"):
         store.load("demo", 1, key_digest=frozen.key_digest)
+    with pytest.raises(Refused) as caught:
+        store.load("demo", 1, digests=frozen.digests)
+    assert [f.where for f in caught.value.faults] == [str(sums), str(frozen.folder / "key.jsonl")]
 
 
 @pytest.mark.parametrize("experiment", ["../demo", "/etc", "", "Demo", "a/b", "a\0", "demo\n"])
@@ -112,6 +128,9 @@ def test_names_never_lead_out(tmp_path: Path, experiment: str) -> None:
     store = KeyStore(tmp_path / "state")
     with pytest.raises(Refused, match="names no key"):
         store.freeze(experiment, 1, FILES)
+    for number in (0, -1):
+        with pytest.raises(Refused, match="rounds count from 1"):
+            store.load("demo", number)
     for name in ("../x", "a/b", ".hidden", "SHA256SUMS"):
         with pytest.raises(Refused, match=re.escape(repr(name))):
             store.freeze("demo", 1, {**FILES, name: b""})

@@ -11,12 +11,14 @@ from typing import Any
 import polars as pl
 import pytest
 import tiny
+from test_standing import chain
 from tiny import study_of
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import rounds
+from relgrade_assets.io import events, rounds
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods.carry_over import Source
 
 UNDECLARED = tiny.DESIGN.replace("  - {code: reused_audit, reason: small enough to be audited whole}\n", "")
 
@@ -170,6 +172,44 @@ def test_a_sample_that_was_put_back_is_the_locked_one(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="was locked, and grading has begun"):
         rounds.lock_audit_sample(study, two)
     assert [e.kind for e in study.log].count("audit_locked") == 3
+
+
+def opened(*openings: tuple[str, str, str]) -> list[events.Event]:
+    """Rounds of (carry, rubric, scale), each but the first from the one before."""
+    return chain(
+        *(
+            ("opened", {"round": n, "carry": carry, "rubric_digest": rubric, "scale_digest": scale, "from": n - 1})
+            for n, (carry, rubric, scale) in enumerate(openings, start=1)
+        )
+    )
+
+
+FIRST, SAME, LIMITED = ("none", "a", "s"), ("unchanged", "a", "s"), ("limited", "b", "s")
+
+
+@pytest.mark.parametrize(
+    ("openings", "sources"),
+    [
+        ([FIRST], []),
+        ([FIRST, FIRST], []),
+        ([FIRST, SAME], [(1, "a", False)]),
+        ([FIRST, SAME, SAME], [(2, "a", False), (1, "a", False)]),
+        ([FIRST, FIRST, SAME], [(2, "a", False)]),
+        ([FIRST, ("unchanged", "b", "s")], []),
+        ([FIRST, LIMITED], [(1, "a", True)]),
+        ([FIRST, SAME, LIMITED], [(2, "a", True), (1, "a", True)]),
+        ([FIRST, LIMITED, ("unchanged", "b", "s")], [(2, "b", False)]),
+        ([FIRST, ("limited", "a", "s"), SAME], [(2, "a", False), (1, "a", True)]),
+        ([FIRST, ("unchanged", "a", "t"), SAME], [(1, "a", False)]),
+        ([FIRST, ("limited", "b", "t")], []),
+    ],
+)
+def test_whose_answers_may_count(openings: list[Any], sources: list[Any]) -> None:
+    """P30, P44: those of rounds that are carried from, latest first; of another scale never, of another rubric in a
+    limited regrade alone, which is known of all that came through one.
+    """
+    log = opened(*openings)
+    assert events.carried_from(log, len(openings)) == [Source(*source) for source in sources]
 
 
 def test_a_round_is_frozen_by_its_own_key_alone(study: Study) -> None:
