@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -139,6 +140,9 @@ def test_the_logs_form_and_the_status_in_the_manifest() -> None:
     lines = events.as_jsonl(log)
     assert found({"events.jsonl": lines}, about, log, **content) == []
     assert found({"events.jsonl": lines.replace(b",", b", ")}, about, log, **content) == ["events.jsonl: another form"]
+    spoilt = [replace(log[0], at="x"), *log[1:]]
+    (said,) = found({"events.jsonl": events.as_jsonl(spoilt)}, about, spoilt, **content)
+    assert said.startswith("events.jsonl, event 1: content of hash ")
     content["status"] = {**content["status"], "status": "valid"}
     assert found({"events.jsonl": lines}, about, log, **content) == ["manifest.json: status valid"]
     left_out = check({"events.jsonl": lines}, {"key": about, **content}, None).left_out

@@ -8,7 +8,7 @@ import pytest
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import events
 from relgrade_assets.io.events import Event
-from relgrade_assets.io.standing import Standing, standing_of, status_bytes
+from relgrade_assets.io.standing import Standing, banners, kept_files, standing_of, status_bytes
 
 
 def chain(*steps: tuple[str, dict[str, Any]]) -> list[Event]:
@@ -50,6 +50,7 @@ def found(log: list[Event], round: int = 1, key: str | None = None) -> Standing:
         ([OPENED, FROZEN, READ, VOID, CORRECTED], 1, None, "void", 4),
         ([OPENED, FROZEN, READ, VOID, CORRECTED], 1, "k3", "post_hoc", 5),
         ([OPENED, FROZEN, READ, CORRECTED, SECOND], 1, "k3", "post_hoc", 4),
+        ([OPENED, ("corrected", {"round": 1, "key_digest": "k"}), FROZEN], 1, "k", "valid", 3),
     ],
 )
 def test_standing_from_the_log(steps: list[Any], round: int, key: str | None, status: str, since: int) -> None:
@@ -73,6 +74,24 @@ def test_banners_name_round_reason_and_time() -> None:
     old = found(chain(OPENED, FROZEN, READ, SECOND))
     assert old.banner == "SUPERSEDED: round 2 was opened on 2026-03-04. This is the key of round 1 of demo."
     assert old.next_round == 2
+
+
+def test_every_key_that_is_not_the_latest_and_valid_has_a_banner() -> None:
+    """P33, P35: oldest round first; a valid key that is the latest needs none."""
+    assert banners(chain(OPENED, FROZEN, READ)) == []
+    log = chain(OPENED, FROZEN, READ, SECOND, FROZEN_2, VOID_2)
+    assert [b.split(":")[0] for b in banners(log)] == ["SUPERSEDED", "VOID"]
+    assert [b.split(":")[0] for b in banners(log[:-1])] == ["SUPERSEDED"]
+
+
+def test_files_that_a_freeze_logged_are_those_of_its_round() -> None:
+    """P33; status.json holds the manifest beside it by digest."""
+    kept = [("frozen", {"round": n, "key_digest": f"k{n}", "files": {"key.jsonl": f"d{n}"}}) for n in (1, 2)]
+    log = chain(OPENED, kept[0], SECOND, kept[1])
+    assert [kept_files(log, n) for n in (1, 2, 3)] == [{"key.jsonl": "d1"}, {"key.jsonl": "d2"}, None]
+    assert kept_files(chain(OPENED, FROZEN), 1) is None
+    said = json.loads(status_bytes(log, round=2, key_digest="k2", manifest="m"))
+    assert said == {**found(log, 2).record(), "manifest_sha256": "m"}
 
 
 def test_a_key_that_the_log_does_not_know_has_no_standing() -> None:

@@ -124,6 +124,18 @@ def test_a_spoilt_key_is_told_once(tmp_path: Path) -> None:
     assert "key and measures made again" not in found.checked
 
 
+def test_a_stored_key_whose_freeze_was_taken_out_of_the_log(tmp_path: Path) -> None:
+    """P33: the log comes before the store, so that one without the other was altered; with nothing published, too."""
+    top = at("frozen", tmp_path)
+    shutil.rmtree(top / ".relgrade" / "published")
+    with closing(sqlite3.connect(top / LEDGER)) as ledger:
+        ledger.execute("DROP TRIGGER events_no_delete")
+        ledger.execute("DELETE FROM events WHERE seq > 3")
+        ledger.commit()
+    faults = verifying_study.check_study(tiny.study_of(top)).faults
+    assert ("ledger.sqlite, events", "no freeze") in [(f.where, f.found) for f in faults]
+
+
 def test_files_that_are_no_table_or_another_one(tmp_path: Path) -> None:
     """P36: by name, place and label; a link is none, and what is named is not used."""
     study = tiny.study_of(at("frozen", tmp_path))
