@@ -241,6 +241,35 @@ def test_what_waits_outlives_the_page_and_is_sent_once(
     assert chromium.execute_script(left) == [], "what was sent is not kept to be sent again"
 
 
+def test_what_waits_is_sent_in_order_though_the_clock_was_set_back(
+    chromium: Chrome, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P23: an answer and its correction wait; the machine's clock goes back between them, and the page is opened
+    again: the correction is the last to arrive.
+    """
+    at.enter(chromium, "ann", path="/e/tiny/grade")
+    ready(chromium)
+    taking = own_work.take
+
+    def away(*args: object) -> None:
+        raise own_work.NotNow("busy")
+
+    monkeypatch.setattr(own_work, "take", away)
+    first = text(chromium, "where")
+    grade(chromium, "0", "says where it is")
+    chromium.execute_script("const now = Date.now; Date.now = () => now() - 86400000")
+    press(chromium, "u")
+    until(lambda: text(chromium, "where") == first, "the first passage again")
+    press(chromium, "2")
+    until(lambda: text(chromium, "where") != first, "graded again")
+    chromium.get("about:blank")
+    monkeypatch.setattr(own_work, "take", taking)
+    chromium.get(at.address + "/e/tiny/grade")
+    ready(chromium)
+    until(lambda: text(chromium, "queue") == "" and not at.kept().is_empty(), "nothing waits any more")
+    assert at.kept()["grade"].to_list() == [2], "the changed mind arrives last"
+
+
 def test_a_link_that_ends_is_said_and_keeps_what_waits(chromium: Chrome, at: At) -> None:
     at.enter(chromium, "ann", path="/e/tiny/grade")
     ready(chromium)

@@ -21,7 +21,7 @@ from relgrade_assets.io.progress import first_owed
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
-from relgrade_assets.resources.tables import as_table, misfits
+from relgrade_assets.resources.tables import Rows, as_table, misfits
 from relgrade_assets.schemas import TABLES
 
 EXPERIMENT = dg.DynamicPartitionsDefinition(name="experiment")
@@ -79,10 +79,11 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
         can_subset=True,  # so that the check can run alone, and waiting need not answer it
     )
     def asset(context: dg.AssetExecutionContext, studies: Studies):  # type: ignore[no-untyped-def]
-        study = studies.study(context.partition_key)
         if dg.AssetKey(name) not in context.selected_asset_keys:
-            yield stored_fits(study, name)
+            yield stored_fits(studies.study(context.partition_key), name)
             return
+        studies.take_turn(context.partition_key, context.run.run_id, context.log.info)
+        study = studies.study(context.partition_key)
 
         def tell(progress: Progress) -> None:
             context.log.info(str(progress))
@@ -104,7 +105,7 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
             notices = {"standing": standing.banner or standing.status, **notices}
         yield dg.MaterializeResult(
             asset_key=name,
-            value=outcome.frame,
+            value=Rows(outcome.frame, study.label_for(name, outcome.frame)),
             data_version=dg.DataVersion(content_digest(outcome.frame)),
             metadata={"rows": outcome.frame.height, **outcome.metadata, **notices, **column_lineage(name)},
             check_results=[result],
@@ -121,6 +122,7 @@ def attempt(body: Body, study: Study, **more: Any) -> Made | Waiting:
     try:
         study.named(study.design.rubric)  # the protocol, which every table records, covers it (P2)
         study.require_protocol_of_round(name)
+        study.look_at(*TABLES[name].inputs)
         closed = changed_since(study, name, files=False)
         if closed is not None:
             raise closed

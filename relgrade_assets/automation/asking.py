@@ -5,7 +5,7 @@ a sensor's run key names what is seen and since when; its cursor keeps that from
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ import dagster as dg
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.turns import taken
 from relgrade_assets.resources.studies import Studies
 
 REASON = "relgrade/reason"
@@ -38,18 +39,28 @@ def each(
     return found
 
 
-def run_keys(found: Mapping[str, str], cursor: str | None, *, at: datetime) -> tuple[dict[str, str], str]:
+def at_work(studies: Studies) -> set[str]:
+    """Experiments whose tables some run makes at this moment; a sensor asks for nothing there until it ends."""
+    return {name for name in studies.home.names() if taken(studies.home, name)}
+
+
+def run_keys(
+    found: Mapping[str, str], cursor: str | None, *, at: datetime, busy: Collection[str] = ()
+) -> tuple[dict[str, str], str]:
     """A run key for each that is found (experiment to a digest of what is seen of it), and the next cursor.
 
     A key stays from tick to tick while the same is found, so that its run starts once; what was not found at one tick
-    is new at the next. A sensor that lost its cursor takes all for new: one run more, never one less.
+    is new at the next. What is `busy` gets no key, and is remembered as it was. A sensor that lost its cursor takes
+    all for new: one run more, never one less.
     """
     before: dict[str, list[str]] = json.loads(cursor or "{}")
+    found = {name: digest for name, digest in found.items() if name not in busy}
     since = {
         name: before[name][1] if before.get(name, [""])[0] == digest else at.isoformat(timespec="microseconds")
         for name, digest in found.items()
     }
-    kept = {name: [digest, since[name]] for name, digest in found.items()}
+    kept = {name: before[name] for name in busy if name in before}
+    kept |= {name: [digest, since[name]] for name, digest in found.items()}
     return {name: f"{name}:{found[name]}:{since[name]}" for name in found}, json.dumps(kept, sort_keys=True)
 
 

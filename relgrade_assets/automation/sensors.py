@@ -8,16 +8,20 @@ import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.assets.sources import observations
-from relgrade_assets.automation.asking import REASON, asked, each, run_keys
+from relgrade_assets.automation.asking import REASON, asked, at_work, each, run_keys
 from relgrade_assets.automation.refresh import inputs_under_key, stale_keys
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.progress import complete_now
+from relgrade_assets.resources.dead_runs import bury
 from relgrade_assets.resources.studies import Studies
 
 
 @dg.sensor(minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
 def experiment_folders(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
-    """List new experiment folders as partitions, and observe each source whose content changed (P2, P43)."""
+    """List new experiment folders as partitions, and observe each source whose content changed (P2, P43). Runs of the
+    command line that were killed are reported, lest they count as being at work.
+    """
+    bury(studies.home, context.instance)
     known = set(context.instance.get_dynamic_partitions(str(EXPERIMENT.name)))
     present = studies.home.names()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
@@ -49,11 +53,12 @@ def experiment_folders(context: dg.SensorEvaluationContext, studies: Studies) ->
 @dg.sensor(job_name="everything", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
 def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Start what comes next when the last review or grade that an experiment waited for is in."""
+    busy = at_work(studies)
     found = each(context, studies, complete_now)
-    keys, cursor = run_keys({name: done.digest for name, done in found.items()}, context.cursor, at=studies.clock())
+    seen = {name: done.digest for name, done in found.items()}
+    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
     requests = [
-        dg.RunRequest(run_key=keys[name], partition_key=name, tags={REASON: done.reason})
-        for name, done in found.items()
+        dg.RunRequest(run_key=keys[name], partition_key=name, tags={REASON: found[name].reason}) for name in keys
     ]
     return asked(requests, cursor, otherwise="no experiment became complete")
 

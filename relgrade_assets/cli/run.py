@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from relgrade_assets.cli.app import INTERRUPTED, stop, warn
-from relgrade_assets.cli.dead_runs import alive
 from relgrade_assets.errors import Fault, NotThere, Refused, Waiting
 from relgrade_assets.io.atomic import write_bytes
 from relgrade_assets.io.home import HOME, Home
 from relgrade_assets.io.study import Study, open_study
+from relgrade_assets.io.turns import turn
 from relgrade_assets.schemas import TABLES, on_the_way
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _OUTSIDE_ROUNDS = ("repool",)
 """Jobs that make nothing of a round: they run though the protocol was changed since, to tell what that means (P43)."""
+STARTS = 20
+"""How often Dagster's storage is asked for while another process makes it, every half second."""
 SETTINGS = ("dagster.yaml", "workspace.yaml")
 _DAGSTER = "DAGSTER_HOME"
 _SKIPPED_CHECK = "emitted no result in step"
@@ -58,9 +61,15 @@ def run(
 ) -> Outcome:
     """Register the experiment, observe its sources, and run a job of the graph (or only `tables`) in this process.
 
-    Refused where the design can't be used, or was changed since the round's first grade (P2). What happens in the graph
+    Refused where the design can't be used, or was changed since the round's first grade (P2), and where another run of
+    the experiment is at work and does not end soon. What happens in the graph
     is told in the outcome.
     """
+    with turn(home, name, tell=warn):
+        return _run(home, name, job, at, tables)
+
+
+def _run(home: Home, name: str, job: str, at: str, tables: Sequence[str]) -> Outcome:
     study = open_study(home, name)
     per_round = any(TABLES[t].per_round for t in tables) if tables else job not in _OUTSIDE_ROUNDS
     with suppress(NotThere):  # a rubric that is not there yet: every table says that it waits for it
@@ -70,6 +79,7 @@ def run(
         import dagster as dg
 
         from relgrade_assets.definitions import EXPERIMENT, defs, observations
+        from relgrade_assets.resources.dead_runs import alive
 
         _quiet()
         with _instance() as instance, alive(home, instance) as tag:
@@ -94,13 +104,12 @@ def run(
 @contextmanager
 def _instance() -> Iterator[dg.DagsterInstance]:
     """Dagster's instance as its settings say. Refused where they, or its storage, can't be used."""
-    import dagster as dg
     from sqlalchemy.exc import SQLAlchemyError
 
     where = Path(os.environ[_DAGSTER]) / SETTINGS[0]
     mend = "Move it away: the next run writes the one that ships."
     try:
-        instance = dg.DagsterInstance.get()
+        instance = _started()
     except Exception as error:
         said = shorten(str(error) or type(error).__name__, 160, placeholder=" ...")
         raise Refused("Dagster can't start", [Fault(str(where), said, "settings that Dagster takes", mend)]) from error
@@ -114,6 +123,21 @@ def _instance() -> Iterator[dg.DagsterInstance]:
             [Fault(str(where), said, "a storage that can be written", "Mend it and run again.")],
             untouched="Tables that were made stand, and nothing is made twice.",
         ) from error
+
+
+def _started() -> dg.DagsterInstance:
+    """Dagster's instance; tried again where another process makes the same storage at this moment."""
+    import dagster as dg
+    from sqlalchemy.exc import OperationalError
+
+    for again in range(STARTS - 1, -1, -1):
+        try:
+            return dg.DagsterInstance.get()
+        except OperationalError as error:
+            if not again or not any(said in str(error) for said in ("already exists", "locked")):
+                raise
+            time.sleep(0.5)
+    raise RuntimeError("unreachable")
 
 
 def write_settings(home: Home) -> None:

@@ -41,6 +41,16 @@ _REASONS = {
 }
 
 
+class Held(Refused):
+    """Another process holds a lock; `holder` is its number, as far as it is known."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        self.holder = holder
+        super().__init__(
+            f"{path} is held by another relgrade process (number {holder}); wait for it to end, then run again"
+        )
+
+
 def write_bytes(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Put `data` at `path`, so that a kill at any moment leaves the old bytes or the new. Folders above are made.
 
@@ -114,7 +124,7 @@ def locked(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Hold the lock file `path` (made if missing, never removed), so that two runs of one partition don't mix. Freed
     by the kernel on a kill.
 
-    Waits up to `wait_seconds`; raises Refused naming the process that holds it.
+    Waits up to `wait_seconds`; raises Held, a Refused that names the process that holds it.
     """
     path = Path(path)
     with disk_faults(path):
@@ -125,9 +135,7 @@ def locked(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         while not _try_lock(handle, path):
             if time.monotonic() >= give_up:
                 holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
-                raise Refused(
-                    f"{path} is held by another relgrade process (number {holder}); wait for it to end, then run again"
-                )
+                raise Held(path, holder)
             time.sleep(0.05)
         with disk_faults(path):
             os.ftruncate(handle, 0)

@@ -92,16 +92,16 @@ def append(
     body: Mapping[str, object],
     at: datetime,
     *,
-    once: bool = False,
+    once: bool | Callable[[Sequence[Event]], Event | None] = False,
     salt: str = "",
     more: Callable[[sa.Connection], Mapping[str, object]] | None = None,
 ) -> Event:
     """Append one event in one transaction; with `once`, an event of this kind and body that stands already is returned
-    instead. A body that names who decided is salted (`committed`), at random where no `salt` is given; `more` reads in
-    the same transaction what the body gets besides.
+    instead, or the one that `once` finds in the log and that says the same. A body that names who decided is salted
+    (`committed`), at random where no `salt` is given; `more` reads in the same transaction what the body gets besides.
 
     Raises Refused where the event contradicts the log: a round opened out of turn, another key frozen for a round
-    (P33). Raises ValueError for an unknown kind or a body without its keys.
+    (P33), a second first reading. Raises ValueError for an unknown kind or a body without its keys.
     """
     if kind not in KINDS or set(KINDS[kind]) - set(body):
         raise ValueError(
@@ -113,14 +113,12 @@ def append(
 
     def work(connection: sa.Connection) -> Event:
         before = _read(connection, experiment)
+        known = _same(before, kind, given) if once is True else once(before) if once else None
+        if known is not None:
+            return known
+        _refuse_contradiction(before, experiment, kind, body)
         whole = {**body, **(more(connection) if more else {})}
         text = canonical_json(whole).decode()
-        if once:
-            for event in before:
-                unsalted = {name: value for name, value in event.body.items() if name != SALT}
-                if event.kind == kind and canonical_json(unsalted) == canonical_json(given):
-                    return event
-        _refuse_contradiction(before, experiment, kind, body)
         last = before[-1] if before else None
         seq, prev, when = (last.seq + 1, last.hash, utc_text(at)) if last else (1, GENESIS, utc_text(at))
         event = Event(
@@ -308,6 +306,15 @@ def _read(connection: sa.Connection, experiment: str) -> list[Event]:
     return events
 
 
+def _same(before: Sequence[Event], kind: str, body: Mapping[str, object]) -> Event | None:
+    """The event of this kind and body, whatever it was salted with."""
+    for event in before:
+        unsalted = {name: value for name, value in event.body.items() if name != SALT}
+        if event.kind == kind and canonical_json(unsalted) == canonical_json(body):
+            return event
+    return None
+
+
 def _refuse_contradiction(before: Sequence[Event], experiment: str, kind: str, body: Mapping[str, object]) -> None:
     round = int(str(body["round"]))
     if kind == "opened":
@@ -317,6 +324,11 @@ def _refuse_contradiction(before: Sequence[Event], experiment: str, kind: str, b
                 f"Round {round} of {experiment} can't be opened: the current round is {current_round(before)}",
                 untouched="The log is unchanged.",
             )
+    if kind == "first_reading" and any(e.kind == kind and e.round == round for e in before):
+        raise Refused(
+            f"Another run read the measures of round {round} of {experiment} first, and found other numbers",
+            untouched="The log is unchanged; run again, and the reading is recorded after that one.",
+        )
     if kind == "frozen":
         other = next(
             (

@@ -4,9 +4,10 @@ frozen key (P34).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
+import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io import events
@@ -49,21 +50,42 @@ def freeze(study: Study, key: methods.Key, verdicts: pl.DataFrame) -> str:
     }
     digests = {name: digest_bytes(data) for name, data in files.items()}
     body = {"round": study.round, "key_digest": sha, "files": digests}
-    log = study.log
-    if any(e.kind == "frozen" and e.round == study.round and e.body["key_digest"] == sha for e in log):
-        _require_as_logged(study, digests, kept_files(log, study.round) or digests)
-    else:
-        events.append(  # first: it closes the round (P35)
-            study.ledger,
-            study.name,
-            "frozen",
-            body,
-            study.clock(),
-            more=lambda c: {"records": records(c, study.name, study.round)},
-        )
+    judged = {name: study.source_digest(name) for name in ("answers", "audit_answers")}
+
+    def seal(connection: sa.Connection) -> Mapping[str, object]:
+        _require_as_judged(study, judged)
+        return {"records": records(connection, study.name, study.round)}
+
+    events.append(  # first: it closes the round (P35); a freeze that was cut short, or another run's, is logged once
+        study.ledger,
+        study.name,
+        "frozen",
+        body,
+        study.clock(),
+        once=lambda log: next((e for e in log if _freezes(e, study.round, sha)), None),
+        more=seal,
+    )
+    _require_as_logged(study, digests, kept_files(study.log, study.round) or digests)
     study.keys.freeze(study.name, study.round, files)
     restate(study)
     return sha
+
+
+def _freezes(event: events.Event, round: int, sha: str) -> bool:
+    return event.kind == "frozen" and event.round == round and event.body["key_digest"] == sha
+
+
+def _require_as_judged(study: Study, judged: Mapping[str, str | None]) -> None:
+    """Inside the transaction that closes the round: no answer came in since the grades were judged (P23, P29)."""
+    study.look_at(*judged)
+    faults = [
+        Fault(f"the ledger, {name}", "an answer that came in while the key was made", "those that were judged", "")
+        for name, then in judged.items()
+        if study.source_digest(name) != then
+    ]
+    if faults:
+        untouched = f"Nothing was frozen, and the answer stands; run `relgrade run {study.name}` again."
+        raise Refused(f"Grades of {study.name} changed under the freeze", faults, untouched=untouched)
 
 
 def _require_as_logged(study: Study, digests: Mapping[str, str], logged: Mapping[str, str]) -> None:
@@ -141,12 +163,16 @@ def first_reading(study: Study, key: str, measured: pl.DataFrame) -> None:
     again with other numbers, that they were.
     """
     numbers = content_digest(measured)
-    read = [e for e in study.log if e.kind in ("first_reading", "read_again") and e.round == study.round]
-    if not read or read[-1].body.get("measures_digest") != numbers:
-        body = {"round": study.round, "key_digest": key, "measures_digest": numbers}
-        events.append(
-            study.ledger, study.name, "read_again" if read else "first_reading", body, study.clock(), once=not read
-        )
+
+    def readings(log: Sequence[events.Event]) -> list[events.Event]:
+        return [e for e in log if e.kind in ("first_reading", "read_again") and e.round == study.round]
+
+    def known(log: Sequence[events.Event]) -> events.Event | None:
+        return next((e for e in readings(log)[-1:] if e.body.get("measures_digest") == numbers), None)
+
+    body = {"round": study.round, "key_digest": key, "measures_digest": numbers}
+    kind = "read_again" if readings(study.log) else "first_reading"
+    events.append(study.ledger, study.name, kind, body, study.clock(), once=known)
 
 
 def _require_rateable(study: Study, key: methods.Key) -> None:

@@ -28,6 +28,7 @@ def graded(study: Study, sheets: pl.DataFrame, who: Sequence[str]) -> pl.DataFra
     """The ledger's accepted answers to `sheets` and what is carried from earlier rounds (P44) as the Grades table, or
     how many pairs each grader still owes (P19).
     """
+    study.look_at("audit_answers" if study.design.auditor.name in who else "answers")
     answers = study.ledger.answers(study.name, study.round, who)
     outcome = grading.complete(sheets, answers, who=who)
     if isinstance(outcome, Waiting):

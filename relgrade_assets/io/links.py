@@ -25,6 +25,7 @@ from relgrade_assets.protocol.design import NAME, Design
 Role = Literal["grader", "auditor", "owner"]
 ROLES: tuple[Role, ...] = ("grader", "auditor", "owner")
 DAYS_AT_MOST = 90
+DAY_SECONDS = 86_400
 TOKEN_AT_MOST = 600
 _LOCK_SECONDS = 10.0
 
@@ -70,7 +71,9 @@ class Links:
             return None
         experiment, person, role, until, generation = json.loads(body)
         found = Pass(experiment, person, role, until, generation)
-        if at.timestamp() >= until or generation != self._generation(experiment, person):
+        left = until - at.timestamp()
+        # One that ends later than any that could be issued now was issued while the clock was wrong.
+        if not 0 < left <= (DAYS_AT_MOST + 1) * DAY_SECONDS or generation != self._generation(experiment, person):
             return None
         return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -170,17 +171,27 @@ class Study:
         return {}
 
     def store(self, table: str, frame: pl.DataFrame) -> Label:
-        """Write a table with the digests of what it was made from, atomically."""
-        self.require_protocol_of_round(table)
-        label = Label(
+        """Write a table with the digests of what is present, atomically."""
+        return self.write(table, frame, self.label_for(table, frame))
+
+    def label_for(self, table: str, frame: pl.DataFrame) -> Label:
+        """What a table says of itself that this study made: of its inputs the digests that it has seen, which later
+        changes of the files don't alter (`look_at`).
+        """
+        return Label(
             table,
             self.round if TABLES[table].per_round else None,
             self.protocol,
             {name: self.digest_of(name) or "" for name in TABLES[table].inputs},
             content_digest(frame),
         )
-        write_table(self.path(table), frame, label)
-        self._labels[self.path(table)] = label
+
+    def write(self, table: str, frame: pl.DataFrame, label: Label) -> Label:
+        """Write a table with its label, atomically."""
+        self.require_protocol_of_round(table)
+        path = self.path(table, label.round)
+        write_table(path, frame, label)
+        self._labels[path] = label
         return label
 
     def load(self, table: str) -> pl.DataFrame:
@@ -256,6 +267,15 @@ class Study:
         if name not in self._digests:
             self._digests[name] = self._source_digest(name)
         return self._digests[name]
+
+    def look_at(self, *names: str) -> None:
+        """Take the digests of inputs as they are at this moment. A table is labelled with what was seen before its
+        inputs were read, so that a change while it is made leaves it outdated, never current by mistake (P2).
+        """
+        for name in names:
+            self._digests.pop(name, None)
+            with suppress(NotThere):
+                self.digest_of(name)
 
     @cached_property
     def _digests(self) -> dict[str, str | None]:

@@ -3,6 +3,7 @@ current before it is read.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import dagster as dg
@@ -10,6 +11,7 @@ import pandera.errors
 import polars as pl
 
 from relgrade_assets.errors import Refused
+from relgrade_assets.io.frames import Label
 from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.schemas import TABLES
 
@@ -17,15 +19,23 @@ _fitting: WeakValueDictionary[str, pl.DataFrame] = WeakValueDictionary()
 """The frame that last fitted a table's schema."""
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A table's rows with the label of the study that made them: what its inputs were when it read them (P2)."""
+
+    frame: pl.DataFrame
+    label: Label
+
+
 class TableStore(dg.ConfigurableIOManager):
     """Stores each table of each experiment (and round) as one Parquet file under the state folder."""
 
     studies: dg.ResourceDependency[Studies]
 
-    def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
+    def handle_output(self, context: dg.OutputContext, obj: Rows) -> None:
         """Write a table that fits its schema; anything else is a failure, and nothing is written."""
         table = context.asset_key.path[-1]
-        cases = misfits(table, obj)
+        cases = misfits(table, obj.frame)
         if cases is not None:
             raise dg.Failure(
                 description=f"The table {table} does not fit its schema; nothing was written.",
@@ -33,12 +43,12 @@ class TableStore(dg.ConfigurableIOManager):
                 allow_retries=False,
             )
         try:
-            label = self.studies.study(context.partition_key).store(table, obj)
+            label = self.studies.study(context.partition_key).write(table, obj.frame, obj.label)
         except Refused as refused:
             raise failure(refused) from None
         context.add_output_metadata(
             {
-                "dagster/partition_row_count": obj.height,
+                "dagster/partition_row_count": obj.frame.height,
                 "digest": label.digest,
                 "protocol": label.protocol,
                 "made_from": made_from(label.inputs),

@@ -40,7 +40,6 @@
     let queue = local.keys(prefix).map((k) => JSON.parse(local.get(k)));
     let sending = false;
     let stopped = "";
-    let count = 0;
     let wait = 1000;
     let timer = 0;
 
@@ -132,9 +131,11 @@
         for (const item of queue) if (item.i === row.i) row.answer = item.answer;
       },
       save(row, answer, p19) {
-        count += 1;
-        const key = crypto.randomUUID ? crypto.randomUUID() : Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
-        const where = prefix + String(Date.now()).padStart(15, "0") + String(count).padStart(5, "0") + key.slice(0, 8);
+          const key = crypto.randomUUID ? crypto.randomUUID() : Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+        // What waits is sent in the order of these names, also where this machine's clock was set back meanwhile.
+        const last = local.keys(prefix).pop();
+        const after = last ? Number(last.slice(prefix.length, prefix.length + 15)) + 1 : 0;
+        const where = prefix + String(Math.max(Date.now(), after)).padStart(15, "0") + key.slice(0, 8);
         const item = { at: where, key, i: row.i, row: p19, row_digest: row.row_digest, answer };
         local.set(where, JSON.stringify(item));
         queue.push(item);
