@@ -30,6 +30,7 @@ from relgrade_assets.automation.sensors import SENSORS  # noqa: E402
 from relgrade_assets.checks.gates import GATE_CHECKS  # noqa: E402
 from relgrade_assets.resources.studies import Studies  # noqa: E402
 from relgrade_assets.resources.tables import TableStore  # noqa: E402
+from relgrade_assets.resources.turns import Turns  # noqa: E402
 from relgrade_assets.schemas import TABLES  # noqa: E402
 
 __all__ = ["EXPERIMENT", "defs", "observations"]
@@ -49,5 +50,5 @@ defs = dg.Definitions(
     schedules=SCHEDULES,
     loggers={"console": dg.colored_console_logger, "progress": progress},
     executor=dg.in_process_executor,  # a process for each step costs more than the step
-    resources={"studies": studies, "tables": TableStore(studies=studies)},
+    resources={"studies": studies, "tables": TableStore(studies=studies), "turns": Turns()},
 )

@@ -109,7 +109,8 @@ def test_learning_to_rank_against_scikit_learn() -> None:
     assert features.shape == (5, 1)
     assert grades.tolist() == rows["grade"].to_list()
     assert numbers.tolist() == rows["query_id"].rank("dense").to_list()
-    with_features = data.replace(b"\t# ", b" 1:0.5 2:7 # ")
+    assert b"\t" not in data and data.splitlines()[-1].split(b" ")[1:3] == [b"qid:2", b"#"]
+    with_features = data.replace(b" # ", b" 1:0.5 2:7 # ")
     assert load_svmlight_file(io.BytesIO(with_features))[0].toarray().tolist() == np.tile([0.5, 7.0], (5, 1)).tolist()
 
 

@@ -16,6 +16,9 @@ from tiny import NAME, study_of
 
 from relgrade_assets.assets import build
 from relgrade_assets.definitions import defs
+from relgrade_assets.io.freezing import _set_up
+from relgrade_assets.methods.prompt import TEMPLATE
+from relgrade_assets.protocol.canonical import digest
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,16 @@ def test_grades_are_made_by_the_designs_command_and_shown_while_it_runs(
     assert seen[-1]["graded"] == seen[-1]["of"] == 60 and seen[-1]["percent"] == 100.0
     assert len(seen) > 1 and any("estimated_end" in numbers for numbers in seen)
     check(study_of(top), tmp_path / "journal", kills=0, concurrency=0)
+    study = study_of(top)
+    (run,) = _set_up(study, study.design.graders[0]).values()
+    assert run == {  # P33: what the key's identity says of a model that we ran; its path may say who runs it
+        "command": f"sha256 {digest(list(study.design.graders[0].run.command))}",  # type: ignore[union-attr]
+        "model": None,
+        "chunks_a_prompt": 5,
+        "versions": run["versions"],  # type: ignore[index]
+        "templates": [TEMPLATE],
+    }
+    assert len(run["versions"]) == 1 and _set_up(study, study.design.auditor) == {}  # type: ignore[index]
     again = driving.run(top, "grades")
     assert again.made == ("grades",) and observed(again) == []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import desk_study
+import jsonschema
 import pytest
 import tiny
 from driving import AFTER_THE_GATES, BEFORE_THE_GATES, Told, command, copy, rewrite, run
@@ -22,9 +23,12 @@ from relgrade_assets.desk.app import make_app
 from relgrade_assets.desk.sessions import Desk
 from relgrade_assets.errors import NotThere, Refused
 from relgrade_assets.io import events, tracing
+from relgrade_assets.io.frames import read_table
 from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.private_text import private_strings
+from relgrade_assets.io.publication import manifest_schema
 from relgrade_assets.io.report import page, store
+from relgrade_assets.io.rounds import INPUTS
 from relgrade_assets.io.study import Study
 from relgrade_assets.schemas import TABLES
 
@@ -168,6 +172,33 @@ def test_a_void_round_says_so_on_a_report_that_was_made_before(finished: Path, t
     events.append(study.ledger, study.name, "voided", body, tiny.AT)
     shown = served(top, "olga", "owner").get("/e/tiny/report?version=public").text
     assert 'role="alert"' in shown and "VOID: round 1 of tiny is void" in shown and "was changed" in shown
+    query, chunk = read_table(study.path("frozen_key")).row(0)[:2]
+    assert 'role="alert">VOID: round 1 of tiny is void' in served(top, "olga", "owner").get("/").text
+    assert "VOID" not in served(top, "ann", "grader").get("/").text
+    traced = served(top, "olga", "owner").get(f"/e/tiny/trace?query={query}&chunk={chunk}").text
+    assert 'role="alert"' in traced and "VOID: round 1 of tiny is void" in traced
+
+
+def test_what_is_published_as_text_has_one_form(finished: Path) -> None:
+    """P42: UTF-8 without a byte-order mark, lines that end in a line feed, no tab; every file of formats.md, and in the
+    manifest the sources' digests (P33).
+    """
+    folder = finished / ".relgrade" / "published" / "tiny"
+    files = {p.name: p.read_bytes() for p in folder.iterdir()}
+    listed = (
+        (Path(__file__).parents[1] / "docs" / "reference" / "formats.md").read_text("utf-8").split("### Published")[1]
+    )
+    assert all(f"`{name}`" in listed for name in files)
+    for name, data in files.items():
+        if not name.endswith(".parquet"):
+            text = data.decode("utf-8")
+            assert "\r" not in text and not text.startswith("\ufeff") and (not text or text.endswith("\n")), name
+            assert name == "report.html" or "\t" not in text, name
+    manifest = json.loads(files["manifest.json"])
+    study = study_of(finished)
+    assert manifest["sources"] == {n: study.source_digest(n) for n in INPUTS}
+    validator = jsonschema.Draft202012Validator(manifest_schema())
+    assert list(validator.iter_errors(manifest)) == []
 
 
 def materialised(told: Told) -> dict[str, Any]:

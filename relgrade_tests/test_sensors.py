@@ -18,11 +18,13 @@ from dagster._core.remote_representation.external_data import SensorExecutionErr
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.impl import get_external_sensor_execution
 from driving import BEFORE_THE_GATES, copy, run
+from test_voiding import RAISED, change
 from tiny import grade_all, hand_in, review_all, study_of
 
 from relgrade_assets.assets.sources import ABSENT
 from relgrade_assets.automation.asking import REASON
 from relgrade_assets.automation.sensors import experiment_folders, people_are_done
+from relgrade_assets.automation.standing import ON_A_KEY, keys_that_fell
 from relgrade_assets.definitions import EXPERIMENT, defs
 from relgrade_assets.io.rounds import open_next_round
 from relgrade_assets.schemas import SOURCES, TABLES
@@ -72,7 +74,7 @@ class Daemon:
         fresh = [r for r in found.run_requests or () if r.run_key not in self.run_keys]
         self.run_keys |= {str(r.run_key) for r in fresh}
         observed = {
-            f"{o.partition}/{o.asset_key.to_user_string()}": o.tags["dagster/data_version"]
+            f"{o.partition}/{o.asset_key.to_user_string()}": o.tags.get("dagster/data_version", str(o.description))
             for o in found.asset_events
             if isinstance(o, dg.AssetObservation)
         }
@@ -274,8 +276,27 @@ def test_a_new_round_completes_anew(daemon: Daemon, asked: Path) -> None:
     assert daemon.tick(people_are_done).asked_for == [(tiny.NAME, "the last grade is in (round 2)")]
 
 
+def test_a_key_that_fell_is_told_on_its_tables_and_checked_once(daemon: Daemon, asked: Path) -> None:
+    """P35: the page finds a changed grade by itself; the checks that it asks for fail."""
+    top = copy(asked, daemon.top)
+    daemon.tick(experiment_folders)
+    grade_all(top, "ann")
+    grade_all(top, "bob")
+    assert run(top).ok
+    quiet = daemon.tick(keys_that_fell)
+    assert (quiet.asked_for, quiet.observed) == ([], {})
+    change(top, RAISED)
+    fell = daemon.tick(keys_that_fell)
+    assert fell.asked_for == [(tiny.NAME, "round 1 is void")]
+    assert fell.observed == {f"{tiny.NAME}/{table}": "void" for table in ON_A_KEY}
+    assert {"frozen_key", "query_measures", "report", "published_key"} <= set(ON_A_KEY)
+    again = daemon.tick(keys_that_fell)
+    assert (again.asked_for, again.observed) == ([], {})
+    assert "VOID" in run(top, of="recheck").failed_checks["published_key: published_key_stands"]
+
+
 def test_both_sensors_run_by_themselves_and_start_the_whole_chain() -> None:
-    for sensor in (experiment_folders, people_are_done):
+    for sensor in (experiment_folders, people_are_done, keys_that_fell):
         assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
         assert defs.resolve_sensor_def(sensor.name) is not None
     assert people_are_done.job_name == "everything"

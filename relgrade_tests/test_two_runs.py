@@ -28,6 +28,7 @@ from relgrade_assets.errors import Refused
 from relgrade_assets.io import events, freezing, turns
 from relgrade_assets.io.study import Study
 
+AT_ONCE = {"turns": {"config": {"wait_seconds": 0.0}}}
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -93,7 +94,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_the_second_run_is_stopped_by_a_clear_message(tmp_path: Path) -> None:
+def test_the_second_run_is_stopped_by_a_clear_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the command line and from the page."""
     top = at("frozen", tmp_path, dagster=True)
     with held(top) as process:
@@ -101,6 +102,10 @@ def test_the_second_run_is_stopped_by_a_clear_message(tmp_path: Path) -> None:
             said = expect(2, top, "run", "tiny").err
             assert f"process {process.pid}" in said and "This run changed nothing." in said
         before = contents(top)
+        patient = driving.config
+        monkeypatch.setattr(
+            driving, "config", lambda top: {**patient(top), "resources": {**patient(top)["resources"], **AT_ONCE}}
+        )
         told = driving.run(top)
         assert not told.made and set(told.refused.values()) == {said.strip()}
         assert contents(top) == before

@@ -22,6 +22,7 @@ from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.resources.studies import Studies, failure
 from relgrade_assets.resources.tables import Rows, as_table, misfits
+from relgrade_assets.resources.turns import Turns
 from relgrade_assets.schemas import TABLES
 
 EXPERIMENT = dg.DynamicPartitionsDefinition(name="experiment")
@@ -78,11 +79,11 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
         pool=pool,
         can_subset=True,  # so that the check can run alone, and waiting need not answer it
     )
-    def asset(context: dg.AssetExecutionContext, studies: Studies):  # type: ignore[no-untyped-def]
+    def asset(context: dg.AssetExecutionContext, studies: Studies, turns: Turns):  # type: ignore[no-untyped-def]
         if dg.AssetKey(name) not in context.selected_asset_keys:
             yield stored_fits(studies.study(context.partition_key), name)
             return
-        studies.take_turn(context.partition_key, context.run.run_id, context.log.info)
+        turns.take(studies.home, context.partition_key, context.run.run_id, context.log.info)
         study = studies.study(context.partition_key)
 
         def tell(progress: Progress) -> None:
@@ -102,7 +103,8 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
             raise dg.Failure(f"{result.description} Nothing was written.", allow_retries=False)
         notices = {f"notice: {n.code}": str(n) for n in study.notices}
         if spec.group in RESTS_ON_A_KEY and (standing := standing_of(study.log, study.round)) is not None:
-            notices = {"standing": standing.banner or standing.status, **notices}
+            made = standing.banner or f"{standing.status} when this was made; the checks say how it stands now"
+            notices = {"standing": made, **notices}
         yield dg.MaterializeResult(
             asset_key=name,
             value=Rows(outcome.frame, study.label_for(name, outcome.frame)),

@@ -5,7 +5,7 @@ a sensor's run key names what is seen and since when; its cursor keeps that from
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -64,7 +64,16 @@ def run_keys(
     return {name: f"{name}:{found[name]}:{since[name]}" for name in found}, json.dumps(kept, sort_keys=True)
 
 
-def asked(requests: Iterable[dg.RunRequest], cursor: str, *, otherwise: str) -> dg.SensorResult:
-    """What a tick came to: the runs it asks for, or why there are none; its cursor in both cases."""
+def asked(
+    requests: Iterable[dg.RunRequest],
+    cursor: str,
+    *,
+    otherwise: str,
+    told: Sequence[dg.AssetObservation] = (),
+) -> dg.SensorResult:
+    """What a tick came to: the runs it asks for and what is `told` with them, or why there are none; its cursor in both
+    cases.
+    """
     found = list(requests)
-    return dg.SensorResult(run_requests=found, cursor=cursor, skip_reason=None if found else dg.SkipReason(otherwise))
+    skipped = None if found else dg.SkipReason(otherwise)
+    return dg.SensorResult(run_requests=found, cursor=cursor, asset_events=told, skip_reason=skipped)

@@ -10,6 +10,7 @@ from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.assets.sources import observations
 from relgrade_assets.automation.asking import REASON, asked, at_work, each, run_keys
 from relgrade_assets.automation.refresh import inputs_under_key, stale_keys
+from relgrade_assets.automation.standing import keys_that_fell
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.progress import complete_now
 from relgrade_assets.resources.dead_runs import bury
@@ -63,4 +64,4 @@ def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg
     return asked(requests, cursor, otherwise="no experiment became complete")
 
 
-SENSORS = [experiment_folders, people_are_done, inputs_under_key, stale_keys]
+SENSORS = [experiment_folders, people_are_done, inputs_under_key, stale_keys, keys_that_fell]

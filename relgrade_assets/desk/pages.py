@@ -21,6 +21,7 @@ from relgrade_assets.io import intent_rows, own_work, owner_work
 from relgrade_assets.io.database import Unusable
 from relgrade_assets.io.own_work import NotNow
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.voiding import examine
 from relgrade_assets.protocol.design import FORMS
 
 ROWS_A_PAGE = 50
@@ -141,6 +142,8 @@ def told(session: Session, why: Refused | NotThere) -> Response:
     """A page that says to the owner why there is nothing to show."""
     if isinstance(why, NotThere):
         return filled("problem.html", text=f"Waiting: {why.waiting}.", faults=[])
+    if isinstance(why, Unusable):
+        return filled("problem.html", status=503, text=own_work.TEXTS["away"], faults=[f"{why.what}."])
     return filled("problem.html", status=409, text=f"{why.what}.", faults=[str(f) for f in why.faults[:20]])
 
 
@@ -152,13 +155,17 @@ def _card(desk: Desk, session: Session) -> dict[str, Any]:
         "problem": "",
         "progress": None,
         "closed": False,
+        "standing": "",
         "intents": None,
     }
     try:
         study = study_for_grading(desk, session)
         if held.role == "auditor":
             card["intents"] = _reviewed(study)
-        if held.role != "owner":
+        if held.role == "owner":
+            stands = examine(study)
+            card["standing"] = stands.banner if stands else ""
+        else:
             sheet = own_work.own_sheet(study, held.person)
             card["progress"] = own_work.progress(own_work.standing(study, held.person, sheet))
             card["closed"] = own_work.closed(study)

@@ -156,6 +156,21 @@ def tried(ledger: Ledger, whose: Whose) -> pl.DataFrame:
     return _frame(ledger, wanted, TRIED)
 
 
+def accepted_by(ledger: Ledger, whose: Whose) -> frozenset[tuple[str, str]]:
+    """What gave the accepted replies of a grader in a round: the version that the command reported, and the prompt's
+    template.
+    """
+    wanted = (
+        sa.select(attempts.c.version, prompts.c.template)
+        .distinct()
+        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
+        .where(*_of(attempts, whose), attempts.c.outcome == "accepted")
+    )
+    return frozenset(
+        (str(version), str(template)) for version, template in ledger.read(lambda c: c.execute(wanted).all())
+    )
+
+
 def exhausted(ledger: Ledger, whose: Whose) -> frozenset[tuple[str, str]]:
     """Pairs (query, chunk) of prompts that were asked as often as the design allows, without a reply to accept (P20).
     Pairs graded since are among them.

@@ -10,9 +10,10 @@ import polars as pl
 import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io import events
+from relgrade_assets.io import attempts, events
 from relgrade_assets.io.calibration import require_calibrated
 from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.ledger import Whose
 from relgrade_assets.io.refreshing import baseline
 from relgrade_assets.io.restating import restate
 from relgrade_assets.io.rounds import require_fresh_audit
@@ -21,6 +22,7 @@ from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import records, require_standing
 from relgrade_assets.methods import key as methods
 from relgrade_assets.protocol.canonical import canonical_json, digest, digest_bytes
+from relgrade_assets.protocol.design import Auditor, Grader
 from relgrade_assets.schemas import TABLES
 
 UNRATEABLE_AT_MOST = 0.02
@@ -119,11 +121,16 @@ def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -
         "depth": d.depth,
         "arms": [{"name": a.name, "family": a.family} for a in d.arms],
         "graders": [
-            {"pseudonym": f"grader-{i}", "family": g.family, "kind": g.kind, "takes": g.takes}
+            {"pseudonym": f"grader-{i}", "family": g.family, "kind": g.kind, "takes": g.takes, **_set_up(study, g)}
             for i, g in enumerate(d.graders, start=1)
         ],
         "combine": d.combine,
-        "auditor": {"pseudonym": "auditor-1", "family": d.auditor.family, "kind": d.auditor.kind},
+        "auditor": {
+            "pseudonym": "auditor-1",
+            "family": d.auditor.family,
+            "kind": d.auditor.kind,
+            **_set_up(study, d.auditor),
+        },
         "inputs": {name: study.digest_of(name) for name in TABLES["frozen_key"].inputs},
         "verdicts": verdicts.select("gate", "threshold", "value", "verdict", "why").sort("gate").to_dicts(),
         "dropped_queries": list(key.dropped),
@@ -131,6 +138,25 @@ def identity(study: Study, key: methods.Key, verdicts: pl.DataFrame, sha: str) -
         "unrateable": key.unrateable.height,
         "deviations": [x.model_dump(mode="json") for x in d.deviations],
         "baseline": baseline(study),
+    }
+
+
+def _set_up(study: Study, who: Grader | Auditor) -> dict[str, object]:
+    """How a model that we ran was asked (P21, P33): the preset, or a command's digest, since a path may say who runs
+    it; model, passages a prompt, and the versions and templates that the ledger has of accepted replies.
+    """
+    if who.run is None:
+        return {}
+    command = who.run.command
+    asked = attempts.accepted_by(study.ledger, Whose(study.name, study.round, who.name))
+    return {
+        "run": {
+            "command": command if isinstance(command, str) else f"sha256 {digest(list(command))}",
+            "model": who.run.model,
+            "chunks_a_prompt": who.run.chunks_a_prompt,
+            "versions": sorted({version for version, _ in asked}),
+            "templates": sorted({template for _, template in asked}),
+        }
     }
 
 

@@ -145,13 +145,14 @@ def progress(rows: pl.DataFrame) -> Progress:
     given = rows.drop_nulls("answered_at")
     later = given.filter("judge_later").height
     done = given.height - later
-    each = seconds_each([datetime.fromisoformat(t) for t in given["answered_at"]])
+    pace = seconds_each([datetime.fromisoformat(t) for t in given["answered_at"]])
+    each = None if pace is None else max(pace, 1.0)
     left = rows.height - done
     return Progress(
         rows.height,
         done,
         later,
-        None if each is None else f"{3600 / max(each, 1):.0f} an hour",
+        None if each is None else f"{3600 / each:.0f} an hour",
         None if each is None or not left else in_words(each * left),
     )
 

@@ -145,13 +145,14 @@ def manifest(
     carried: Mapping[int, int] | None = None,
     regraded: int | None = None,
     habits: Sequence[Notice] = (),
+    sources: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """manifest.json (P33, P36): the key's identity, every published file with its digest, the event log's head and
     length.
 
     `identity` is the content of key.json. `carried`: pairs carried over, by the round they come from (P44); `regraded`:
     pairs graded anew where the round was a limited regrade (P30): P4's two exceptions are counted here. `habits`:
-    those of P45 that this key shows.
+    those of P45 that this key shows. `sources`: digests of the files that the round was opened on.
     """
     last, length = head_of(events)
     standing = standing_of(events, int(str(identity["round"])), str(identity["key_sha256"]))
@@ -163,6 +164,7 @@ def manifest(
         "form": 1,
         "private": private,
         "key": dict(identity),
+        **({"sources": dict(sources)} if sources else {}),
         "exceptions": {
             "carried": {str(n): count for n, count in sorted((carried or {}).items())},
             "regraded": regraded,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import polars as pl
@@ -20,6 +21,7 @@ from relgrade_assets.io.leaks import leak_check
 from relgrade_assets.io.private_text import private_strings
 from relgrade_assets.io.rank_eval import rank_eval_json
 from relgrade_assets.io.report.store import stored_report
+from relgrade_assets.io.restating import restate
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods import habits
 from relgrade_assets.methods.carry_over import pairs_by_round
@@ -51,6 +53,8 @@ def publish(study: Study, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
                 untouched="Nothing was published; what was there stands.",
             )
     replace_folder(study.home.published / study.name, files)
+    if events.head(study.ledger, study.name) != events.head_of(events.from_jsonl(files["events.jsonl"])):
+        restate(study)  # a void or another round came in meanwhile: the folder says so (P35)
     rows = [(name, len(data), digest_bytes(data)) for name, data in sorted(files.items())]
     return pl.DataFrame(rows, schema={"file": pl.String, "bytes": pl.Int64, "sha256": pl.String}, orient="row")
 
@@ -110,9 +114,17 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         version=__version__,
         private=d.private,
         habits=spoiling,
+        sources=_sources(log, study.round),
         **_exceptions(study, tables["grades"]),
     )
     return publication.sealed(files, publication.manifest_bytes(content), log)
+
+
+def _sources(log: Sequence[events.Event], round: int) -> Mapping[str, object]:
+    """Digests of log, corpus, runs and intent file as the round was opened on them (P33)."""
+    opened = events.opening(log, round)
+    found = opened.body.get("inputs") if opened is not None else None
+    return found if isinstance(found, dict) else {}
 
 
 def _exceptions(study: Study, grades: pl.DataFrame) -> _Exceptions:

@@ -109,7 +109,7 @@ def ltr_text(key: pl.DataFrame, queries: pl.DataFrame, *, private: bool) -> byte
     text = {q: q for q in ids} if private else dict(lined.select("query_id", "query").iter_rows())
     head = "".join(f"# qid:{number[q]}: {text[q]}*1\n" for q in ids)
     body = "".join(
-        f"{grade}\tqid:{number[q]}\t# {chunk}\n"
+        f"{grade} qid:{number[q]} # {chunk}\n"
         for q, chunk, grade in key.sort(_PAIR).select(*_PAIR, "grade").iter_rows()
     )
     return f"{head}\n{body}".encode()
