@@ -58,6 +58,7 @@ def test_grades_are_made_by_the_designs_command_and_shown_while_it_runs(
     assert len(seen) > 1 and any("estimated_end" in numbers for numbers in seen)
     check(study_of(top), tmp_path / "journal", kills=0, concurrency=0)
     study = study_of(top)
+    assert study.outdated("grades") == [], "what was answered while it was made is in it"
     (run,) = _set_up(study, study.design.graders[0]).values()
     assert run == {  # P33: what the key's identity says of a model that we ran; its path may say who runs it
         "command": f"sha256 {digest(list(study.design.graders[0].run.command))}",  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 import tiny
 from command_line import at, expect, nothing_changes
+from dagster._core.test_utils import create_run_for_test
 from sqlalchemy.exc import OperationalError
 
 from relgrade_assets.assets import grading
@@ -26,7 +27,9 @@ from relgrade_assets.automation.asking import run_keys
 from relgrade_assets.cli import run as cli
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import events, freezing, turns
+from relgrade_assets.io.atomic import locked
 from relgrade_assets.io.study import Study
+from relgrade_assets.resources.dead_runs import TAG, bury
 
 AT_ONCE = {"turns": {"config": {"wait_seconds": 0.0}}}
 HOLDER = """
@@ -42,9 +45,9 @@ with locked(path):
 
 
 @contextmanager
-def held(top: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process has the turn of the tiny study."""
-    path = tiny.home_of(top).state / "locks" / "turns" / f"{tiny.NAME}.lock"
+def held(top: Path, path: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Another process has the turn of the tiny study, or another lock."""
+    path = path or tiny.home_of(top).state / "locks" / "turns" / f"{tiny.NAME}.lock"
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         try:
@@ -194,6 +197,29 @@ def test_an_answer_that_comes_in_under_the_freeze_stops_it(tmp_path: Path, monke
     assert "an answer that came in while the key was made" in told.refused["frozen_key"]
     assert driving.nothing_frozen(top)
     assert driving.run(top).ok and kinds(top).count("frozen") == 1
+
+
+def test_killed_runs_of_the_command_line_are_reported_and_living_ones_are_not(tmp_path: Path) -> None:
+    """Also those that hold no pool's place: they would count for ever among the runs that may be at work."""
+    home = tiny.home_of(tmp_path)
+    locks = home.state / "locks" / "runs"
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = {
+            name: create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags=tags).run_id
+            for name, tags in {
+                "killed": {TAG: "killed"},
+                "living": {TAG: "living"},
+                "of another home": {TAG: "elsewhere"},
+                "of the page": {},
+            }.items()
+        }
+        with locked(locks / "killed.lock"):
+            pass
+        with held(tmp_path, locks / "living.lock"):
+            bury(home, instance)
+        status = {name: instance.get_run_by_id(run_id).status.value for name, run_id in made.items()}  # type: ignore[union-attr]
+    assert status == {"killed": "FAILURE", "living": "STARTED", "of another home": "STARTED", "of the page": "STARTED"}
+    assert not (locks / "killed.lock").exists()
 
 
 def test_dagster_starts_though_another_process_makes_its_storage(monkeypatch: pytest.MonkeyPatch) -> None:
