@@ -234,9 +234,11 @@ def test_dagster_starts_though_another_process_makes_its_storage(monkeypatch: py
 
     monkeypatch.setattr(dg.DagsterInstance, "get", get)
     assert cli._started() == "an instance"
-    said += ["disk I/O error"]
-    with pytest.raises(OperationalError, match="disk"):
-        cli._started()
+    for last in ("disk I/O error", "database is locked"):
+        said[:] = [last] * cli.STARTS
+        with pytest.raises(OperationalError, match=last):
+            cli._started()
+        assert len(said) == (cli.STARTS - 1 if last.startswith("disk") else 0)
 
 
 @pytest.mark.full

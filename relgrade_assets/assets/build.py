@@ -124,12 +124,12 @@ def attempt(body: Body, study: Study, **more: Any) -> Made | Waiting:
     try:
         study.named(study.design.rubric)  # the protocol, which every table records, covers it (P2)
         study.require_protocol_of_round(name)
-        study.look_at(*TABLES[name].inputs)
         closed = changed_since(study, name, files=False)
         if closed is not None:
             raise closed
         closed = changed_since(study, name)
         try:
+            study.look_at(*TABLES[name].inputs)
             owed = first_owed(study, name)
             outcome = owed or body(study, **{i: study.load(i) for i in TABLES[name].inputs if i in TABLES}, **more)
         except (Refused, NotThere):
