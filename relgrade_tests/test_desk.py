@@ -22,6 +22,7 @@ import tiny
 from starlette.testclient import TestClient
 from steering import STEERING
 
+from relgrade_assets.desk import results
 from relgrade_assets.desk.app import HEADERS, make_app
 from relgrade_assets.desk.pages import ROWS_A_PAGE
 from relgrade_assets.desk.serve import require_safe
@@ -491,6 +492,10 @@ def test_a_ledger_that_goes_away_is_waited_for(desk: Desk, top: Path, monkeypatc
             for page in ("/", "grade"):
                 text = ann.get(page).text
                 assert "reach its records" in text and "waits in your browser" not in text, page
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "examine", gone)
+        told = Person(desk, desk_study.OWNER, "owner").get("report")
+        assert told.status_code == 503 and "try again in a minute" in told.text and "was cut" in told.text
     assert ann.answer(rows[0], 1, csrf).status_code == 200 and kept(top).height == 1
 
 
