@@ -10,10 +10,27 @@ from populations import GRADERS, confusion_tables
 from relgrade_assets.methods.agreement import _as_units, _kappas, _squares, binary
 from relgrade_assets.methods.alpha import alphas, counted
 from relgrade_assets.methods.intervals import Interval
-from relgrade_assets.methods.jackknife import fisher_z
+from relgrade_assets.methods.jackknife import COVERED, NO_WIDTH, fisher_z, how_far
 from relgrade_assets.methods.resampling import draws, generator, quantile
 
 LABELS = [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("queries", "intervals", "said"),
+    [
+        (10, [(0.4, 0.9), (0.0, 0.0)], [COVERED, NO_WIDTH]),
+        (10, [(1.0, 1.0), (None, None)], [NO_WIDTH]),
+        (30, [(0.4, 0.9)], []),
+        (29, [(0.4, 0.9)], [COVERED]),
+        (5, [(None, None)], []),
+    ],
+)
+def test_what_is_said_beside_intervals_on_few_queries_and_of_no_width(
+    queries: int, intervals: list[tuple[float | None, float | None]], said: list[str]
+) -> None:
+    """P27: no coverage is claimed of an interval that has no width."""
+    assert how_far(queries, intervals) == said
 
 
 def many(statistic: str, tables: np.ndarray) -> np.ndarray:

@@ -285,6 +285,33 @@ def test_judges_are_kept_apart_and_negatives_are_mapped(tmp_path: Path, files: t
     assert code == 0 and json.loads(out)["means"][0]["all"] == 0.5, err
 
 
+def test_what_was_judged_is_told_of_the_queries_that_a_run_answers(files: tuple[Path, Path]) -> None:
+    """A run that answers little is no better judged for it: q1's two of two, q2's one of two, nothing of q3."""
+    table = json.loads(score(*files, "-m", "AP,P@1", "--format", "json", "--partial")[1])
+    assert {row["judged"] for row in table["means"]} == {(1 + 0.5) / 2, (1 + 0) / 2}
+    files[1].write_text("q2 Q0 z 1 1.5 t\nq2 Q0 a 2 1.0 t\n")
+    table = json.loads(score(*files, "-m", "AP,P@1", "--format", "json", "--partial")[1])
+    assert {row["measure"]: row["judged"] for row in table["means"]} == {"AP": 0.5, "P@1": 0.0}
+
+
+@pytest.mark.parametrize("form", ["", "again"])
+def test_a_run_none_of_whose_chunks_is_judged_says_so(files: tuple[Path, Path], form: str) -> None:
+    """By the fast reader, and by the other: here of two blanks in a row."""
+    files[1].write_text(RUN.upper().replace("Q1", "q1").replace("Q2", "q2").replace(" C ", "  C " if form else " C "))
+    code, _, err = score(*files, "-m", "AP", "--partial")
+    assert code == 0 and "none of its 4 results stands in the judgments" in err and "'a', 'b', 'c'" in err
+    files[1].write_text(RUN)
+    assert "stands in the judgments" not in score(*files, "-m", "AP", "--partial")[2]
+
+
+def test_judgments_as_parquet_are_refused_with_the_file_to_give(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    pl.DataFrame({"query_id": ["q1"], "chunk_id": ["a"], "grade": [1]}).write_parquet(tmp_path / "key.parquet")
+    code, _, err = score(tmp_path / "key.parquet", files[1])
+    assert code == 2 and "found Parquet; expected TREC qrels" in err and "give key.jsonl" in err
+    (tmp_path / "key.jsonl").write_text("")
+    assert "key.jsonl beside it has the same rows" in score(tmp_path / "key.parquet", files[1])[2]
+
+
 def test_partial_runs_are_taken_when_declared(files: tuple[Path, Path]) -> None:
     files[1].write_text("q1 Q0 a 1 1.0 t\nq1 Q0 b 2 0.0 t\n")
     code, _, err = score(*files, "--partial")

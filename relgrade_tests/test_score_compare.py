@@ -130,6 +130,7 @@ def test_margins_and_seed_are_used(files: list[str]) -> None:
     for row in wide:
         verdicts[row["measure"]].add(row["equivalence"])
     assert verdicts["nDCG@5"] == {"equivalent"} and verdicts["RR"] == {None}
+    assert document(files, "--margin", "nDCG@5=0.9,RBP=.001")["comparisons"] == wide
     assert verdicts["RBP"] <= {"beyond", "not_shown"} and {r["margin"] for r in wide} == {0.9, 0.001, None}
     ends = [[(r["low"], r["high"]) for r in document(files, *o)["comparisons"]] for o in ([], [], ["--seed", "other"])]
     assert ends[0] == ends[1] != ends[2]

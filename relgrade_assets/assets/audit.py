@@ -22,7 +22,7 @@ from relgrade_assets.methods import comparisons as comparing
 from relgrade_assets.methods import disagreements as listing
 from relgrade_assets.methods import gates, grading
 from relgrade_assets.methods import sheets as sheet_methods
-from relgrade_assets.methods.jackknife import COVERED, FEW
+from relgrade_assets.methods.jackknife import how_far
 
 
 @table
@@ -94,11 +94,12 @@ def agreement(study: Study, grades: pl.DataFrame, audit_grades: pl.DataFrame, qu
     named = whole.filter(pl.col("statistic").is_in([*gates.gates_of(binary_scale=d.scale.top == 1), "alpha", "ac2"]))
     n = named.select(pl.col("n").max()).item()
     shown = named.drop_nulls(["value", "low", "high"]).select("statistic", "value", "low", "high").rows()
+    told = how_far(whole["queries"].to_list()[0], [(low, high) for _, _, low, high in shown])
     return Made(
         frame,
         {
             **dict(named.drop_nulls("value").select("statistic", "value").iter_rows()),
-            **({"how_far_to_trust_them": COVERED} if shown and (whole["queries"] < FEW).all() else {}),
+            **({"how_far_to_trust_them": " ".join(told)} if told else {}),
             "with_intervals": show.intervals(shown, unit=f"on {n or 0} pairs of the audited queries, 95%"),
             "confusion": show.grid(
                 ("grade", "auditor's", "pairs"),

@@ -17,7 +17,7 @@ from relgrade_assets.cli.app import app, say, warn
 from relgrade_assets.errors import Fault, Refused
 from relgrade_assets.io.many_graders import read_graders
 from relgrade_assets.methods import agreement as methods
-from relgrade_assets.methods.jackknife import COVERED, FEW
+from relgrade_assets.methods.jackknife import how_far
 
 STATISTICS = ("weighted_kappa", "binary_kappa", "alpha", "ac2", "disagreement", "two_step")
 HEADINGS = ("weighted kappa", "binary kappa", "alpha", "AC2", "disagree", "two-step")
@@ -98,8 +98,10 @@ def print_agreement(table: pl.DataFrame, top: int, relevant_from: int) -> None:
         say("     " + " ".join(f"{b:>{wide}}" for b in range(top + 1)))
         for a in range(top + 1):
             say(f"  {a}  " + " ".join(f"{counts[a, b]:>{wide}}" for b in range(top + 1)))
-    if any(n < FEW for n in table.filter(pl.col("statistic") == "alpha")["queries"]):
-        say(COVERED)
+    shown = table.filter(pl.col("statistic").is_in(STATISTICS))
+    least = min(shown.filter(pl.col("statistic") == "alpha")["queries"].to_list(), default=0)
+    for text in how_far(least, shown.select("low", "high").rows()):
+        say(text)
     undefined = table.filter(pl.col("value").is_null() & pl.col("statistic").is_in(STATISTICS))
     for row in undefined.to_dicts():
         say(f"{row['comparison']}, {row['statistic']}: {row['note']}")

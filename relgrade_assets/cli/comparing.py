@@ -51,7 +51,8 @@ def asked(
     elif len(runs) < 2:
         faults.append(Fault("--compare", "one run", "two runs or more"))
     found: dict[str, float] = {}
-    for text in margins or [] if compare else []:
+    each = [text for given in margins or [] for text in re.split(r",(?![^(]*\))", given)]
+    for text in each if compare else []:
         name, _, number = text.rpartition("=")
         value = float(number) if re.fullmatch(r"[0-9]*\.?[0-9]+", number, re.ASCII) else 0.0
         if name not in names:

@@ -6,7 +6,7 @@ import polars as pl
 
 from relgrade_assets.io.study import Study
 from relgrade_assets.methods.agreement import KEY_AUDITOR
-from relgrade_assets.methods.jackknife import COVERED, FEW
+from relgrade_assets.methods.jackknife import how_far
 
 
 def arm_table(study: Study) -> str:
@@ -42,8 +42,8 @@ def agreement_lines(study: Study) -> list[str]:
         r = rows[v["gate"]]
         interval = f"[{_number(r['low'])}, {_number(r['high'])}]"
         lines.append(f"  {v['gate']:<{width}}  {_number(v['value']):>6}  {interval:<16}  gate {v['threshold']:g}")
-    few = rows[judged[0]["gate"]]["queries"] < FEW
-    return [*lines, f"  {COVERED}"] if few else lines
+    intervals = [(rows[v["gate"]]["low"], rows[v["gate"]]["high"]) for v in judged]
+    return [*lines, *(f"  {text}" for text in how_far(rows[judged[0]["gate"]]["queries"], intervals))]
 
 
 def where_next(study: Study) -> str:

@@ -14,6 +14,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers import sieve
+from relgrade_assets.io.readers.faults import shown
 from relgrade_assets.io.readers.keys import Judgments
 from relgrade_assets.io.readers.matching import match_run
 from relgrade_assets.io.readers.runs import read_run
@@ -65,9 +66,18 @@ def read_hits(
         matched = match_run(answered, arm=arm, name=path, query_ids=query_ids, corpus_ids=None, may_be_partial=partial)
         runs[arm] = run
         notices += [*told, *(n for n in matched.notices if not (only_answered and n.code == "queries_missing"))]
+        if not run.judged.height:
+            notices.append(_nothing_judged(path, run, judgments))
         if only_answered:
             query_ids = matched.frame["query_id"].to_list()
     return Scored(hits_of(runs, query_ids), query_ids, tuple(notices))
+
+
+def _nothing_judged(name: str, run: KeptRun, judgments: Judgments) -> Notice:
+    """Whose chunks are called otherwise, or are of another collection: every measure is 0 then."""
+    such = ", ".join(shown(chunk) for chunk in judgments.frame["chunk_id"].head(3))
+    text = f"{name}: none of its {run.rows} results stands in the judgments, whose chunks are called as {such}"
+    return Notice("no_chunk_judged", run.rows, f"{text}: are its ids written in another way?")
 
 
 def _read(path: Path, name: str, judgments: Judgments, extra: bool) -> tuple[KeptRun, tuple[Notice, ...]]:

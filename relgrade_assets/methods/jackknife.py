@@ -6,6 +6,7 @@ Which counts the coefficient comes from is the caller's; intervals of means are 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,14 @@ COVERED = (
     "it held it in 94-96%."
 )
 """What docs/reference/statistics.md counts, where an interval rests on fewer than `FEW` queries."""
+NO_WIDTH = "An interval of no width says that no query moves the number, not that it is certain."
+
+
+def how_far(queries: int, intervals: Iterable[tuple[float | None, float | None]]) -> list[str]:
+    """What is to be said beside 95% intervals that rest on so many queries."""
+    widths = [high - low for low, high in intervals if low is not None and high is not None]
+    few = queries < FEW and any(width > 0 for width in widths)
+    return [COVERED] * few + [NO_WIDTH] * any(width == 0 for width in widths)
 
 
 def fisher_z(value: float, without: Floats) -> Interval:

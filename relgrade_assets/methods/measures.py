@@ -100,7 +100,8 @@ def means(measured: pl.DataFrame, qrels: pl.DataFrame, *, relevant_from: int) ->
 
     arm, measure, `all` (mean over every query, undefined as 0, as trec_eval -c has it), `queries`, `with_relevant`
     (mean over queries with something relevant to the measure; null without any), `queries_with_relevant`, `judged`
-    (mean share). Each mean is an exact sum divided once.
+    (mean share, over the queries that the arm answers: one without a result shows nothing of the judgments). Each mean
+    is an exact sum divided once.
     """
     names = measured["measure"].unique().sort().to_list()
     best = qrels.group_by("query_id").agg(best=pl.col("grade").max())
@@ -109,12 +110,15 @@ def means(measured: pl.DataFrame, qrels: pl.DataFrame, *, relevant_from: int) ->
     wide = measured.join(best, on="query_id", how="left").join(rel, on="measure").sort("arm", "measure", "query_id")
     value, judged = wide["value"].fill_null(0.0).to_numpy(), wide["judged"].to_numpy()
     some = (wide["best"] >= wide["rel"]).fill_null(False).to_numpy()
+    answered = wide["retrieved"].to_numpy()
     of_arm = wide.group_by("arm", "measure", maintain_order=True).len().rows()
     rows, at = [], 0
     for arm, measure, n in of_arm:
         mine, at = slice(at, at + n), at + n
         relevant = value[mine][some[mine]]
-        rows.append((arm, measure, _mean(value[mine]), n, _mean(relevant), len(relevant), _mean(judged[mine])))
+        rows.append(
+            (arm, measure, _mean(value[mine]), n, _mean(relevant), len(relevant), _mean(judged[mine][answered[mine]]))
+        )
     schema: dict[str, type[pl.DataType]] = {
         "arm": pl.String,
         "measure": pl.String,

@@ -76,6 +76,12 @@ def read_judgments(
             mend = f"Freeze the key; it is then in the published folder as {KEY}."
             raise _not_frozen(name, found, mend)
         path, name = path / KEY, f"{name.rstrip('/')}/{KEY}"
+    if path.suffix.lower() == ".parquet":
+        mend = (
+            f"{KEY} beside it has the same rows." if (path.parent / KEY).is_file() else f"Of a frozen key, give {KEY}."
+        )
+        expected = f"TREC qrels, BEIR's TSV, {KEY}, or the folder of a frozen key"
+        raise Refused(f"{name} can't be used", [Fault(name, "Parquet", expected, mend)])
     if re.search(r"\.jsonl(\.gz|\.zst)?$", path.name, re.IGNORECASE):
         return _key(path, name)
     if group is None:

@@ -46,7 +46,8 @@ def match_run(
         raise Refused(what, [_nothing_matches(name, foreign, wanted, zeros)])
     if 2 * matched < wanted.len() and not may_be_partial:
         found = f"results for {matched} of {wanted.len()} queries; without any: {_some(absent)}"
-        mend = f"{_hint(zeros)} Run the arm on all of them, or declare the deviation `missing_arm`.".strip()
+        mend = "Run the arm on all of them; `relgrade score` takes it so with --partial, a study with the deviation"
+        mend = f"{_hint(zeros)} {mend} `missing_arm`.".strip()
         raise Refused(f"{name}: the arm {arm} did not run", [Fault(name, found, "at least half", mend)])
     notices: list[Notice] = []
     if foreign.len():

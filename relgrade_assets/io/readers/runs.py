@@ -64,7 +64,7 @@ def read_run(
     if duplicates == "refuse":
         _duplicate_faults(frame, again, faults)
     if by_score and frame.height > 1 and frame["score"].n_unique() == 1:
-        mend = "Give `order: as_listed` if the lines stand in the order of their ranks."
+        mend = "Where the lines stand in the order of their ranks, a study's arm may say `order: as_listed`."
         faults.add(
             0, f"the same score, {abs(frame['score'][0]):g}, on every {unit}", "scores that order the chunks", mend
         )
@@ -186,7 +186,8 @@ def _rank_column(frame: pl.DataFrame, faults: Faults, by_score: bool, score_orde
     ).row(0, named=True)
     if found["against"] and not found["agree"] and not found["repeated"]:
         other = "ascending" if score_order == "descending" else "descending"
-        mend = f"Give `score_order: {other}` if {'lower' if other == 'ascending' else 'higher'} scores are better."
+        better = "lower" if other == "ascending" else "higher"
+        mend = f"Where {better} scores are better, turn their sign; a study's arm may say `score_order: {other}`."
         faults.add(
             0,
             f"scores that get worse the better the rank, in all {found['against']} pairs",
@@ -233,7 +234,7 @@ def _duplicate_faults(frame: pl.DataFrame, again: pl.DataFrame, faults: Faults) 
             f"(first on {faults.unit} {r['first']})"
         ),
         "each chunk once a query",
-        "`duplicates: keep_first` keeps the best rank.",
+        "Take one out; a study's arm may say `duplicates: keep_first`, which keeps the best rank.",
     )
 
 
