@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +22,7 @@ import tiny
 from command_line import FOLDER, answers, at, content, expect, fill_in, ledger_rows, nothing_changes, relgrade
 
 from relgrade_assets.cli.app import COMMANDS
+from relgrade_assets.cli.main import main
 from relgrade_assets.protocol.design import Design
 
 TOP = Path(__file__).resolve().parents[1]
@@ -106,6 +109,31 @@ def test_init_makes_an_experiment_that_validates(rubric: str, tmp_path: Path) ->
     assert checked.err == "" and "is not there yet" in checked.out and "fresh-one is sound so far" in checked.out
     assert "title is still the template's" in checked.out and "the template's paragraph" in checked.out
     assert re.search(r"waiting +queries", told.out)
+
+
+@pytest.mark.parametrize("name", ["k", "kitchen", "x" * 63])
+def test_comments_of_a_new_experiment_stand_in_their_column(name: str, tmp_path: Path) -> None:
+    expect(0, tmp_path, "init", name)
+    lines = (tmp_path / "data" / "experiments" / name / "experiment.yaml").read_text("utf-8").splitlines()
+    (version, of_name, seed) = (next(x for x in lines if x.startswith(key)) for key in ("relgrade:", "name:", "seed:"))
+    assert of_name.split(" #")[0].rstrip() == f'name: "{name}"' and seed.startswith(f'seed: "{name}-1" ')
+    columns = {line.index(" # ") for line in (version, of_name, seed)}
+    assert len(columns) == 1 or len(name) > 20
+
+
+def test_check_says_faults_before_what_is_waited_for_and_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1: what must be mended stands first, also where both streams go to one terminal."""
+    tiny.write_experiment(tmp_path, without=("intents.csv",))
+    log, corpus = (tmp_path / FOLDER / name for name in ("log.csv", "corpus.jsonl"))
+    log.write_bytes(log.read_bytes().replace(b"\n", b"\r\n"))
+    corpus.write_text(corpus.read_text("utf-8") + "{\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["relgrade", "--home", str(tmp_path), "check", "tiny"])
+    both = io.StringIO()
+    with redirect_stdout(both), redirect_stderr(both), pytest.raises(SystemExit, match="2"):
+        main()
+    said = both.getvalue()
+    assert said.startswith("corpus.jsonl ") and said.count("waiting: ") == 1, said
+    assert said.index("corpus.jsonl, line 31") < said.index("waiting: ") < said.index("note: "), said
 
 
 def test_queries_are_exported_to_a_file_or_to_standard_output(tmp_path: Path) -> None:

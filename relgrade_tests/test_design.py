@@ -53,6 +53,10 @@ def design(changes: dict[str, Any] | None = None) -> Design:
     return Design.model_validate(changed(changes or {}))
 
 
+def takes(*shares: object) -> dict[str, Any]:
+    return {"graders": [{"name": f"g{i}", "family": "fg", "takes": share} for i, share in enumerate(shares)]}
+
+
 def message(changes: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as caught:
         design(changes)
@@ -104,6 +108,7 @@ BY_TYPE: dict[str, Any] = {
     "strata.by": "type",
     "strata.parts": [{"name": "head", "target": 50, "types": ["x"]}, {"name": "rest", "target": 50, "types": ["y"]}],
 }
+TWO = [{"name": "g", "family": "fg"}, {"name": "i", "family": "fg"}]
 SHARED: dict[str, Any] = {"strata.parts.0.share": 0.5, "strata.parts.1.share": 0.5}
 GRADES = [{"grade": 0, "label": "no", "cue": "not"}, {"grade": 1, "label": "yes", "cue": "is"}]
 OWN = {"scale": {"grades": GRADES, "relevant_from": 1, "gain": "linear"}}
@@ -183,7 +188,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "graders.name": ({}, {"graders.0.name": "i"}),
     "graders.family": ({}, {"graders.0.family": "fi"}),
     "graders.kind": ({}, {"graders.0.kind": "human"}),
-    "graders.takes": ({}, {"graders.0.takes": 0.5}),
+    "graders.takes": ({"graders": TWO}, {"graders": [{**TWO[0], "takes": 0.5}, TWO[1]]}),
     "auditor.name": ({}, {"auditor.name": "i"}),
     "auditor.family": ({}, {"auditor.family": "fi"}),
     "auditor.kind": ({}, {"auditor.kind": "human"}),
@@ -474,6 +479,8 @@ def test_defaults_of_gates_are_p28s() -> None:
         ({"strata.parts.0.types": ["x"]}, "parts.0.types\tstratum 'head' names types, but strata are cut by tier"),
         ({**BY_TYPE, "query_log.columns.type": None}, "query_log.columns.type\tstrata are cut by the log's own type"),
         ({**BY_TYPE, "strata.type_from": "classifier"}, "labelled\tthe classifier needs a CSV"),
+        ({"graders.0.takes": 0.5}, "graders\twhat graders take sums to 0.5 (g 0.5); it must sum to 1 or more"),
+        (takes(0.3, 0.3, 0.3), "graders\twhat graders take sums to 0.9 (g0 0.3, g1 0.3, g2 0.3); it must sum to 1"),
         ({"headline": "AP@7"}, "headline\t'AP@7' is not among measures"),
         ({"auditor.name": "g"}, "graders\tthe name 'g' stands 2 times"),
         ({"arms.1.name": "a"}, "arms\tthe name 'a' stands 2 times"),
@@ -482,6 +489,12 @@ def test_defaults_of_gates_are_p28s() -> None:
 )
 def test_keys_that_do_not_fit_together(changes: dict[str, Any], words: str) -> None:
     assert words in message(changes)
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.2, 0.7), (0.6, 0.6), ("all", 0.1), (0.3333333333,) * 3])
+def test_graders_who_cover_the_queries_pass(shares: tuple[object, ...]) -> None:
+    """P1, P30: exactly 1 of shares that floats don't sum to 1, more, one who takes all, thirds within 1e-9."""
+    assert design(takes(*shares))
 
 
 def test_shares_within_the_tolerance_pass() -> None:

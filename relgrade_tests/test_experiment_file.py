@@ -174,6 +174,11 @@ BROKEN: list[tuple[str, str | bytes, list[str]]] = [
         ["line 8, key strata.parts: the shares sum to 0.9; they must sum to 1 within 1e-9"],
     ),
     (
+        "shares of graders that leave queries to nobody",
+        changed(GRADER, GRADER.replace("fg}", "fg, takes: 0.3}")),
+        ["line 16, key graders: what graders take sums to 0.3 (g 0.3); it must sum to 1 or more, or one takes all"],
+    ),
+    (
         "a target without a share",
         changed(FIRST, FIRST[:-1] + ", share: 0.5}"),
         ["line 10, key strata.parts.1.share: stratum 'rest' has a target and no share"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import resources
@@ -45,7 +46,7 @@ def init(
             [Fault("NAME", repr(name), "small letters, digits, - and _, at most 63, beginning with a letter or digit")],
         )
     base = resources.files("relgrade_assets") / "templates"
-    files = {"experiment.yaml": (base / "experiment.yaml").read_bytes().replace(b"NAME", name.encode())}
+    files = {"experiment.yaml": _named((base / "experiment.yaml").read_text("utf-8"), name).encode()}
     files["rubric.md"] = (base / "rubrics" / f"{rubric.value}.md").read_bytes()
     schema = resources.files("relgrade_assets") / "protocol" / "experiment.schema.json"
     files["experiment.schema.json"] = schema.read_bytes()
@@ -60,16 +61,23 @@ def init(
     say(f"Next: put in the files that experiment.yaml names, then `relgrade check {name}`.")
 
 
+def _named(template: str, name: str) -> str:
+    """The template with the experiment's name in it; a comment beside it stays in its column."""
+    beside = r'(?m)^(\w+: "NAME[^"\n]*") +(?=#)'
+    padded = re.sub(beside, lambda f: f"{f[1].replace('NAME', name):<{len(f[0]) - 1}} ", template)
+    return padded.replace("NAME", name)
+
+
 @app.command()
 def check(name: Name) -> None:
     """List every fault of an experiment and its files at once, and what is waited for; change nothing."""
     report = checking.check(home(), name)
-    for notice in report.notices:
-        say(f"note: {notice}")
-    for waiting in report.waiting:
-        say(f"waiting: {waiting}")
     for refused in report.refused:
         warn(refused.message())
+    for waiting in report.waiting:
+        say(f"waiting: {waiting}")
+    for notice in report.notices:
+        say(f"note: {notice}")
     if report.refused:
         stop(BAD_INPUT)
     if report.waiting:

@@ -29,7 +29,8 @@ def read_design(path: Path, *, name: str, folder_name: str) -> Design:
     """The checked design in the file at `path`, called `name` in messages.
 
     Raises Refused with every fault: unreadable YAML, unknown or repeated keys, wrong types, values out of range, shares
-    that do not sum to 1, undeclared deviations, measures that there are not, a name that is not the folder's.
+    that do not sum to 1, queries that nobody grades, undeclared deviations, measures that there are not, a name that is
+    not the folder's.
     """
     return _checked(_text(path, name), name, folder_name)
 

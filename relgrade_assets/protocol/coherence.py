@@ -29,7 +29,9 @@ KeyFaults = list[tuple[str, str]]
 
 
 def incoherent(d: Design) -> KeyFaults:
-    """Names that stand twice, a headline that is no measure, types without a column, gates below P28's floor."""
+    """Names that stand twice, a headline that is no measure, types without a column, queries that nobody grades, gates
+    below P28's floor.
+    """
     faults: KeyFaults = []
     named: dict[str, list[str]] = {
         "arms": [a.name for a in d.arms],
@@ -44,11 +46,23 @@ def incoherent(d: Design) -> KeyFaults:
     by_type = d.strata.by in ("type", "both")
     if by_type and d.strata.type_from == "column" and d.query_log.columns.type is None:
         faults.append(("query_log.columns.type", "strata are cut by the log's own type, and no column for it is named"))
+    faults += _left_ungraded(d.graders)
     for gate in ("weighted_kappa", "binary_kappa"):
         value: float = getattr(d.gates, gate)
         if value < KAPPA_FLOOR:
             faults.append((f"gates.{gate}", f"{value:g} is below {KAPPA_FLOOR:g}, under which no key is made"))
     return faults
+
+
+def _left_ungraded(graders: Sequence[Grader]) -> KeyFaults:
+    """P1, P30: that what graders take falls short of all queries."""
+    shares = {g.name: Fraction(str(g.takes)) for g in graders if g.takes != "all"}
+    total = sum(shares.values())
+    if len(shares) < len(graders) or total >= 1 - Fraction(str(SHARES_WITHIN)):
+        return []
+    each = ", ".join(f"{name} {float(share):g}" for name, share in shares.items())
+    text = f"what graders take sums to {float(total):.12g} ({each}); it must sum to 1 or more, or one takes all"
+    return [("graders", text)]
 
 
 def strata_faults(d: Strata) -> KeyFaults:
