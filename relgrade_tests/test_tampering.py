@@ -325,6 +325,18 @@ def test_a_signed_manifest(top: Path, tmp_path: Path) -> None:
     assert "does not verify, so it was not signed" in told.err
 
 
+def test_a_signature_of_a_program_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P36: though it left a file."""
+
+    def half(words: list[str], given: bytes = b"", *, ask: bool = False) -> subprocess.CompletedProcess[str]:
+        Path(words[-1]).with_name("manifest.json.sig").write_bytes(b"half")
+        return subprocess.CompletedProcess(words, 1, "", "no space left")
+
+    monkeypatch.setattr(signing, "_run", half)
+    with pytest.raises(Refused, match=r"was not signed(.|\n)*no space left"):
+        signing.sign(b"{}", tmp_path / "key")
+
+
 # the store
 
 
