@@ -119,6 +119,8 @@ def test_p26_the_way_from_items_to_the_log(top: Path) -> None:
     assert "0 of 15 by ann" in expect(3, top, "calibrate", tiny.NAME).said
     fill(top, "ann", [2, 1, 0])
     assert "0 of 15 by dan" in expect(3, top, "calibrate", tiny.NAME).said
+    fill(top, "dan", [2, 1, "later"])
+    assert "10 of 15 by dan" in expect(3, top, "calibrate", tiny.NAME).said
     fill(top, "dan", [2, 1, 0, 0])
     said = expect(3, top, "calibrate", tiny.NAME).out
     assert "ann~dan" in said and "weighted kappa" in said and "They differ on" in said
@@ -244,6 +246,36 @@ def test_p26_items_are_checked_all_at_once(top: Path) -> None:
         assert fault in said, said
 
 
+def test_p26_a_sampled_query_is_known_however_it_was_typed(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P7: the sample keeps the commonest raw form, which need not be the normalised one."""
+    study = study_of(top)
+    sample = study.load("query_sample")
+    inside(top).mkdir()
+    (inside(top) / calibration.ITEMS).write_text(f"query,intent,chunk_id\n{sample['query'][0]},Where?,c01\n")
+    shouted = sample.with_columns(pl.col("query").str.to_uppercase())
+    monkeypatch.setattr(study, "load", {"query_sample": shouted}.__getitem__)
+    with pytest.raises(Refused, match="found a query of the sample"):
+        calibration.read_items(study, inside(top))
+
+
+def test_p26_items_are_enough_and_each_stands_once(top: Path) -> None:
+    """Ten items, and three queries, each by itself; the same query in other letters is the same."""
+    inside(top).mkdir()
+
+    def found(rows: list[tuple[str, str]]) -> list[str]:
+        lines = "".join(f"{query},Where?,{chunk}\n" for query, chunk in rows)
+        (inside(top) / calibration.ITEMS).write_text("query,intent,chunk_id\n" + lines)
+        with pytest.raises(Refused) as refused:
+            calibration.read_items(study_of(top), inside(top))
+        return [fault.found for fault in refused.value.faults]
+
+    asked = ["how to sing", "how to dance", "how to paint"]
+    assert found([(q, c) for q in asked[:2] for c in tiny.CHUNKS[:6]]) == ["12 items of 2 queries"]
+    assert found([(q, c) for q in asked for c in tiny.CHUNKS[:3]]) == ["9 items of 3 queries"]
+    rows = [(q, c) for q in asked for c in tiny.CHUNKS[:4]]
+    assert found([*rows, ("How to  SING", rows[0][1])]) == ["an item that stands twice"] * 2
+
+
 def test_p26_sheets_are_checked_all_at_once(top: Path) -> None:
     """Off the scale, without a reason, of other items: told by sheet and line, and nothing is logged."""
     expect(3, top, "calibrate", tiny.NAME)
@@ -256,6 +288,11 @@ def test_p26_sheets_are_checked_all_at_once(top: Path) -> None:
     assert "--discussed" in expect(2, top, "calibrate", tiny.NAME, "--discussed", " ").said
     fill(top, "ann", [2, 1])
     fill(top, "dan", [2, 1])
+    path = calibration.sheet_path(inside(top), "ann")
+    before = path.read_text()
+    pl.read_csv(path, infer_schema=False).with_columns(notes=pl.lit("")).write_csv(path)
+    assert "sheet-ann.csv, line 2" in expect(2, top, "calibrate", tiny.NAME).said, "without a reason"
+    path.write_text(before)
     path = calibration.sheet_path(inside(top), "dan")
     path.write_text(path.read_text().replace(",c", ",d", 1))
     assert "rows that are not items" in expect(2, top, "calibrate", tiny.NAME).said

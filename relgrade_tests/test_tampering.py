@@ -89,6 +89,26 @@ def test_every_single_byte_of_a_folder_counts(files: Files) -> None:
         assert named(check_files({**files, name: spoilt})) == {name}, (name, n)
 
 
+def test_of_the_three_that_hold_each_other_the_odd_one_is_told(files: Files) -> None:
+    """P36: manifest, status and the list of digests; the manifest where it still fits its schema."""
+    content = json.loads(files["manifest.json"])
+    content["key"]["title"] = "Another"
+    other = publication.manifest_bytes(content)
+    there, here = digest_bytes(files["manifest.json"]).encode(), digest_bytes(other).encode()
+    sums, status = (files[name].replace(there, here) for name in (publication.SUMS, "status.json"))
+    for spoilt, name in (
+        ({"manifest.json": other}, "manifest.json"),
+        ({publication.SUMS: sums}, publication.SUMS),
+        ({"status.json": status}, "status.json"),
+        ({"manifest.json": other, publication.SUMS: sums}, "status.json"),
+    ):
+        assert named(check_files({**files, **spoilt})) == {name}, spoilt.keys()
+    kept = {n: d for n, d in files.items() if n not in publication.NOT_LISTED}
+    wide = json.dumps(json.loads(files["manifest.json"]), sort_keys=True, indent=4).encode()
+    again = check_files(publication.sealed(kept, wide, events.from_jsonl(files["events.jsonl"])))
+    assert [(f.where, f.found) for f in again.faults] == [("manifest.json", "JSON in another form")]
+
+
 @pytest.mark.parametrize("name", ["key.jsonl", "manifest.json", "status.json", "SHA256SUMS", "events.jsonl", "ltr.txt"])
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "doubled", "garbage"])
 def test_a_file_that_is_gone_cut_or_garbage_is_named(files: Files, name: str, how: str) -> None:
