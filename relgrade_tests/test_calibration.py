@@ -172,11 +172,16 @@ def test_p26_a_changed_rubric_takes_another_calibration(top: Path) -> None:
     calibrated(top)
     with (top / FOLDER / "rubric.md").open("a") as rubric:
         rubric.write("A neighbouring question is 0.\n")
-    with pytest.raises(Refused, match="one under another rubric"):
+    with pytest.raises(Refused, match=r"one under another rubric(.|\n)*declare 'no_calibration'"):
         rounds.open_first_round(study_of(top))
     expect(0, top, "calibrate", tiny.NAME, "--discussed", "neighbours are 0")
     assert len(logged(top)) == 4
     rounds.open_first_round(study_of(top))
+    with (top / FOLDER / "rubric.md").open("a") as rubric:
+        rubric.write("Headers are 0.\n")
+    with pytest.raises(Refused, match="one under another rubric") as refused:
+        rounds.open_first_round(study_of(top))
+    assert "no_calibration" not in str(refused.value), "the design of an open round stands"
 
 
 def test_p26_each_person_has_one_of_their_own(top: Path) -> None:
@@ -274,6 +279,10 @@ def test_p26_items_are_enough_and_each_stands_once(top: Path) -> None:
     assert found([(q, c) for q in asked for c in tiny.CHUNKS[:3]]) == ["9 items of 3 queries"]
     rows = [(q, c) for q in asked for c in tiny.CHUNKS[:4]]
     assert found([*rows, ("How to  SING", rows[0][1])]) == ["an item that stands twice"] * 2
+    path = inside(top) / calibration.ITEMS
+    marked = [f"'=x,Where?,{c}\n" if q == asked[0] else f"{q},Where?,{c}\n" for q, c in rows]
+    path.write_text("query,intent,chunk_id\n" + "".join(marked))
+    assert set(calibration.read_items(study_of(top), inside(top))["query"]) == {"=x", *asked[1:]}, "a formula's mark"
 
 
 def test_p26_sheets_are_checked_all_at_once(top: Path) -> None:
@@ -336,6 +345,8 @@ def test_p26_drafted_items_are_outside_the_sample_and_the_same_each_time() -> No
     for (query,), rows in found.group_by("query"):
         assert f"c{tiny.number(str(query))}" in rows["chunk_id"].to_list(), "the chunk with both words"
         assert rows["chunk_id"].n_unique() == NEAR + FAR
+    far = {tuple(sorted(rows["chunk_id"][NEAR:])) for _, rows in found.group_by("query", maintain_order=True)}
+    assert len(far) == QUERIES, "each query has others of its own"
     assert draft(queries, queries, corpus, seed="7").is_empty()
 
 
