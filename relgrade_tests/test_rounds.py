@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,6 +17,8 @@ from tiny import grade_all, review_all, study_of, truth
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import carrying, rounds
+from relgrade_assets.io.frames import Label, content_digest, read_label, write_table
+from relgrade_assets.io.tracing import trace_of
 
 DESIGN = tiny.DESIGN.replace(
     "deviations:\n",
@@ -239,6 +242,69 @@ def test_a_rewritten_table_of_carried_grades_is_not_frozen(refreshed: Refreshed,
     )  # fmt: skip
     told = run(top, "agreement", "verdicts", "frozen_key")
     assert not told.ok and "the ledger's answers" in told.text
+
+
+POOLED = "the chunk in the corpus is still the one that was pooled"
+
+
+def traced(top: Path, query: str, chunk: str, number: int) -> tuple[dict[str, Any], dict[str, bool | None]]:
+    """Links by name and what was proved, of a pair's trace."""
+    found = trace_of(study_of(top), query, chunk, round=number)
+    return {link.name: link for link in found.links}, {p.text: p.holds for p in found.proofs}
+
+
+def test_a_trace_of_an_earlier_round_does_not_tell_of_later_pools(refreshed: Refreshed) -> None:
+    """P33, P43: chunk 4 reads otherwise since round 1; its digest is of that round's sheets, and others hold still."""
+    study = study_of(refreshed.top)
+    pools = study.load("pools").filter(pl.col("chunk_id").is_in(["c04", "c05"]))
+    pools = pools.unique("chunk_id", keep="first", maintain_order=True)
+    for query, chunk, digest in pools.rows():
+        links, proved = traced(refreshed.top, query, chunk, 1)
+        entry = links["pool entry"]
+        assert (entry.rows[0]["chunk_digest"] == digest) is (chunk != "c04") and entry.stands_in == "sheets"
+        assert "sha256 of pools: " in entry.note and f", {study.digest_of('pools')[:12]} now" in entry.note
+        assert proved.pop(POOLED) is (chunk != "c04") and set(proved.values()) == {True}
+        assert set(traced(refreshed.top, query, chunk, 2)[1].values()) == {True}, "carried or not"
+
+
+def made_again(top: Path, table: str, **inputs: str) -> None:
+    """A table that rounds share as a later run leaves it: other rows, or the same of other inputs."""
+    path = study_of(top).path(table)
+    label = read_label(path)
+    assert label is not None
+    frame = pl.read_parquet(path) if inputs else pl.read_parquet(path).reverse()
+    write_table(path, frame, Label(table, None, label.protocol, {**label.inputs, **inputs}, content_digest(frame)))
+
+
+@pytest.mark.parametrize(
+    ("table", "unknown", "unproved"),
+    [
+        ("pools", {"pool entry"}, {POOLED}),
+        ("contributions", {"found by"}, {"every arm that found it has it in its run at that rank"}),
+        ("runs", set(), {"every arm that found it has it in its run at that rank"}),
+        ("query_sample", {"sampled query", "query", "log rows"}, set()),
+        ("queries", {"query", "log rows"}, set()),
+    ],
+)
+def test_what_was_made_again_since_is_not_known_of_a_round(
+    refreshed: Refreshed, tmp_path: Path, table: str, unknown: set[str], unproved: set[str]
+) -> None:
+    """P33: nothing is read from tables of other inputs than the round's, of the present round either; unless its own
+    sheets have it.
+    """
+    top = copy(refreshed.top, tmp_path / "top")
+    query, chunk = study_of(top).load("frozen_key").filter(pl.col("chunk_id") != "c04").row(0)[:2]
+    text = study_of(top).load("query_sample").row(by_predicate=pl.col("query_id") == query, named=True)["query"]
+    made_again(top, table, **({"query_log": "e" * 64} if table == "queries" else {}))
+    for number in (1, 2):
+        links, proved = traced(top, query, chunk, number)
+        if table == "pools":
+            assert links["pool entry"].known and links["pool entry"].stands_in == "sheets" and proved[POOLED]
+            continue
+        assert {n for n, link in links.items() if not link.known} == unknown
+        assert not any(links[n].rows or links[n].digest for n in unknown)
+        assert {text for text, holds in proved.items() if holds is None} == unproved
+    assert trace_of(study_of(top), text, chunk, round=1).query_id == query
 
 
 @pytest.mark.parametrize("case", ["nothing graded", "nothing changed", "failed", "twice", "void"])

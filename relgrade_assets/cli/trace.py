@@ -37,14 +37,15 @@ def trace(
         for link in found.links:
             of = f" ({link.stands_in}{', sha256 ' + link.digest[:12] if link.digest else ''})"
             say(f"\n{link.name}{of}{': ' + link.note if link.note else ''}")
-            for line in _table(link.rows):
+            for line in _table(link.rows) if link.known else ["not known"]:
                 say(f"  {line}")
         say("\nproved")
         for proof in found.proofs:
-            say(f"  {'yes' if proof.holds else 'NO '}  {proof.text}")
+            word = "NO " if proof.holds is False else proof.word
+            say(f"  {word}  {proof.text}{': ' + proof.why if proof.why else ''}")
     if not all(proof.holds for proof in found.proofs):
         if not as_json:
-            warn("Not everything on the way holds; see above.")
+            warn("Not everything on the way is proved; see above.")
         stop(NOT_PASSED)
 
 

@@ -2,11 +2,13 @@
 it, the sampled query, its rows of the log (P13, P33).
 
 A trace says which arm found what, so it is given only while no round is being graded. What it finds is proved against
-the stored digests; nothing is changed.
+the stored digests; nothing is changed. Tables that rounds share are made again when inputs change: what a round's own
+records don't bear out is not told of it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -35,21 +37,30 @@ PROMPT = "prompt "
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step of the way back: what it is, the table or file it stands in with that one's digest, and its rows."""
+    """One step of the way back: what it is, the table or file it stands in with that one's digest, and its rows.
+    Not `known` where only tables of other inputs than the round's are left; the note says which.
+    """
 
     name: str
     stands_in: str
     digest: str
     rows: tuple[Row, ...]
     note: str = ""
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One thing that was tried on the way, and whether it holds."""
+    """One thing that was tried on the way, and whether it holds; None where that isn't known, with `why`."""
 
     text: str
-    holds: bool
+    holds: bool | None
+    why: str = ""
+
+    @property
+    def word(self) -> str:
+        """`yes`, `no` or `not known`."""
+        return {True: "yes", False: "no", None: "not known"}[self.holds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +94,20 @@ def trace_of(study: Study, query: str, chunk_id: str, *, round: int | None = Non
     log = study.log
     stands = standing_of(log, number)
     key_sha = next(str(e.body["key_digest"]) for e in log if e.kind == "frozen" and e.round == number)
-    tables = _Tables(study, number)
+    stored = study.keys.load(study.name, number, key_digest=key_sha)
+    about: Row = json.loads(stored["key.json"])
+    tables = _Tables(study, number, about, events.opening(log, number))
     query_id = _query_id(tables, query)
     _require_pooled(tables, query_id, chunk_id)
     pair = {"query_id": query_id, "chunk_id": chunk_id}
-    stored = study.keys.load(study.name, number, key_digest=key_sha)
     key = tables.read("frozen_key")
     row = tables.rows("frozen_key", **pair)
     line = canonical_bytes(key.filter(_of(pair))) if row else b""
     given = _answers(study, number, pair)
     sheets = [*tables.rows("sheets", **pair), *tables.rows("audit_sheets", **pair)]
-    pool = tables.rows("pools", **pair)
-    found = tables.rows("contributions", **pair)
-    sampled = tables.rows("query_sample", query_id=query_id)
-    logged = tables.rows("queries", query_id=query_id)
-    raw, raw_note = _raw_rows(study, tables, logged)
+    pool = _pool_entry(tables, pair)
+    found = tables.link("found by", "contributions", pair, "arms whose top ranks hold it, to the pool's depth")
+    logged = tables.link("query", "queries", {"query_id": query_id})
     links = [
         Link("key row", "key.jsonl", key_sha, tuple(row), _why_no_row(study, tables, key, pair) if not row else ""),
         Link(
@@ -108,16 +118,20 @@ def trace_of(study: Study, query: str, chunk_id: str, *, round: int | None = Non
             "every revision, oldest first",
         ),
         *_asked(study, given),
-        tables.link("sheets", "sheets", [_without(r, "text") for r in sheets], "text left out; audit_sheets too"),
-        tables.link("pool entry", "pools", pool),
-        tables.link("found by", "contributions", found, "arms whose top ranks hold it, to the pool's depth"),
-        tables.link("sampled query", "query_sample", sampled),
-        tables.link("query", "queries", logged),
-        Link("log rows", study.design.query_log.file, tables.input("queries", "query_log"), tuple(raw), raw_note),
+        Link(
+            "sheets",
+            "sheets",
+            tables.digest("sheets"),
+            tuple(_without(r, "text") for r in sheets),
+            "text left out; audit_sheets too",
+        ),
+        pool,
+        found,
+        tables.link("sampled query", "query_sample", {"query_id": query_id}),
+        logged,
+        _log_rows(study, tables, logged),
     ]
-    proofs = list(
-        _proofs(study, number, tables, stored, line, row, given, sheets, pool[0]["chunk_digest"], found, pair)
-    )
+    proofs = list(_proofs(study, number, tables, stored, line, row, given, sheets, pool, found, pair))
     said = stands.banner if stands else ""
     return Trace(study.name, number, query_id, chunk_id, said, tuple(links), tuple(proofs))
 
@@ -137,30 +151,65 @@ def require_no_round_at_work(study: Study, number: int) -> None:
 
 
 class _Tables:
-    """The stored tables of one round, each proved against its own digest when it is read."""
+    """The stored tables of one round, each proved against its own digest when it is read, and told from those that
+    were made again since from other inputs.
+    """
 
-    def __init__(self, study: Study, number: int) -> None:
-        self._study, self._number = study, number
-        self._frames: dict[str, pl.DataFrame] = {}
+    def __init__(self, study: Study, number: int, about: Row, opened: events.Event | None) -> None:
+        self._study, self._number, self.about = study, number, about
+        inputs = opened.body.get("inputs") if opened else None
+        self._opened: Row = inputs if isinstance(inputs, dict) else {}
+        self._frames: dict[tuple[str, int], pl.DataFrame] = {}
 
-    def read(self, table: str) -> pl.DataFrame:
-        if table not in self._frames:
-            self._frames[table] = read_table(self._study.path(table, self._number))
-        return self._frames[table]
+    def read(self, table: str, round_: int | None = None) -> pl.DataFrame:
+        at = (table, round_ or self._number)
+        if at not in self._frames:
+            self._frames[at] = read_table(self._study.path(*at))
+        return self._frames[at]
 
     def rows(self, table: str, **where: str) -> list[Row]:
         return self.read(table).filter(_of(where)).to_dicts()
 
-    def digest(self, table: str) -> str:
-        label = read_label(self._study.path(table, self._number))
+    def digest(self, table: str, round_: int | None = None) -> str:
+        label = read_label(self._study.path(table, round_ or self._number))
         return label.digest if label else ""
 
     def input(self, table: str, name: str) -> str:
         label = read_label(self._study.path(table, self._number))
         return label.inputs.get(name, "") if label else ""
 
-    def link(self, name: str, table: str, rows: Sequence[Row], note: str = "") -> Link:
-        return Link(name, table, self.digest(table), tuple(rows), note)
+    def later(self, table: str) -> str:
+        """Why nothing of a table that rounds share may be told of this one; "" where its content is what the round was
+        made from, by the records of the round itself: key.json, its own tables, and for the log its opening.
+        """
+        what, now = f"sha256 of {table}", self.digest(table)
+        match table:
+            case "contributions":
+                then = self.input("audit_selection", table)
+            case "runs":
+                then = self.input("query_measures", table)
+            case "queries":
+                sample = self.later("query_sample")
+                if sample:
+                    return sample
+                what, then, now = (
+                    "the query log",
+                    str(self._opened.get("query_log") or ""),
+                    self.input(table, "query_log"),
+                )
+            case _:
+                then = str(self.about["inputs"].get(table) or "")
+        if then and then == now:
+            return ""
+        if not then:
+            return f"nothing that is kept of round {self._number} has the {what}"
+        return f"{what}: {then[:12]} in round {self._number}, {now[:12] or 'none'} now"
+
+    def link(self, name: str, table: str, where: Mapping[str, str], note: str = "") -> Link:
+        later = self.later(table)
+        if later:
+            return Link(name, table, "", (), later, known=False)
+        return Link(name, table, self.digest(table), tuple(self.rows(table, **where)), note)
 
 
 def _of(where: Mapping[str, str]) -> pl.Expr:
@@ -172,7 +221,7 @@ def _without(row: Row, *names: str) -> Row:
 
 
 def _query_id(tables: _Tables, query: str) -> str:
-    sample = tables.read("query_sample")
+    sample = _sampled(tables)
     if query in sample["query_id"]:
         return query
     asked = pl.DataFrame({"query": [query]}).select(normalised(pl.col("query")))["query"][0]
@@ -187,8 +236,20 @@ def _query_id(tables: _Tables, query: str) -> str:
     raise Refused("There is nothing to trace", [fault])
 
 
+def _sampled(tables: _Tables) -> pl.DataFrame:
+    """query_id and query of the round's queries; where the sample was made again since, those that were graded, with
+    the query as the round's sheets have it.
+    """
+    if not tables.later("query_sample"):
+        return tables.read("query_sample").select("query_id", "query")
+    texts = pl.concat([tables.read(t).select("query_id", "query") for t in ("sheets", "audit_sheets")]).unique()
+    graded = tables.read("grades").select("query_id").unique().sort("query_id")
+    return graded.join(texts, on="query_id", how="left").with_columns(pl.col("query").fill_null(""))
+
+
 def _require_pooled(tables: _Tables, query_id: str, chunk_id: str) -> None:
-    pooled = tables.read("pools").filter(pl.col("query_id") == query_id)["chunk_id"].to_list()
+    graded = tables.read("grades").filter(pl.col("query_id") == query_id)  # every pooled pair is, before the freeze
+    pooled = graded["chunk_id"].unique().to_list()
     if chunk_id in pooled:
         return
     near = get_close_matches(chunk_id, pooled, n=3) or sorted(pooled)[:3]
@@ -241,15 +302,35 @@ def _asked(study: Study, given: Sequence[Row]) -> Iterator[Link]:
     yield Link("prompts", "the ledger's attempts", "", tuple(rows), "what the models' answers came from")
 
 
-def _raw_rows(study: Study, tables: _Tables, logged: Sequence[Row]) -> tuple[list[Row], str]:
-    numbers = logged[0]["raw_rows"] if logged else []
+def _pool_entry(tables: _Tables, pair: Mapping[str, str]) -> Link:
+    """The pair in the round's pools; where those were made again since, its chunk as the round's sheets have it."""
+    later = tables.later("pools")
+    if not later:
+        return tables.link("pool entry", "pools", pair)
+    given = sorted(set(tables.read("grades").filter(_of(pair))["from_round"]), reverse=True)
+    for number in given:  # a carried grade holds for a chunk of the same text alone (P44)
+        for table in ("sheets", "audit_sheets"):
+            asked = tables.read(table, number).filter(pl.col("chunk_id") == pair["chunk_id"])
+            if asked.height:
+                row = {**pair, "chunk_digest": chunk_digest(*asked.select("header", "text").row(0))}
+                note = f"the chunk's digest is of the sheets of round {number}; {later}"
+                return Link("pool entry", table, tables.digest(table, number), (row,), note)
+    return Link("pool entry", "pools", "", (), later, known=False)
+
+
+def _log_rows(study: Study, tables: _Tables, logged: Link) -> Link:
+    name, file = "log rows", study.design.query_log.file
+    if not logged.known:
+        return Link(name, "the query log", "", (), logged.note, known=False)
+    numbers = logged.rows[0]["raw_rows"] if logged.rows else []
     then = tables.input("queries", "query_log")
     if study.source_digest("query_log") != then:
         said = f"rows {', '.join(map(str, numbers))} of a log that is no longer there as it was (sha256 {then[:12]})"
-        return [], said
+        return Link(name, file, then, (), said, known=False)
     frame = study.query_log().filter(pl.col("row").is_in(numbers))
     texts = frame.with_columns(pl.col(pl.Datetime).dt.to_string("iso"))
-    return [{k: v for k, v in row.items() if v is not None} for row in texts.to_dicts()], "as the file has them now"
+    rows = tuple({k: v for k, v in row.items() if v is not None} for row in texts.to_dicts())
+    return Link(name, file, then, rows, "as the file has them now")
 
 
 def _proofs(
@@ -261,18 +342,15 @@ def _proofs(
     row: Sequence[Row],
     given: Sequence[Row],
     sheets: Sequence[Row],
-    pool_digest: str,
-    found: Sequence[Row],
+    pool: Link,
+    found: Link,
     pair: Mapping[str, str],
 ) -> Iterator[Proof]:
-    d = study.design
     yield Proof("the key in the store is the one that the log froze", True)  # loading it has proved it
     if row:
         held = line in stored["key.jsonl"].splitlines(keepends=True)
         yield Proof("the row stands in the frozen key", held)
-        grades = tables.read("grades").filter(_of(pair))
-        combined = combine(grades, order=d.key_graders, rule=d.combine)["grade"].to_list()
-        yield Proof("its grade is the combined grade of the key's graders", combined == [row[0]["grade"]])
+        yield _combined(study, tables, row[0], pair)
     newest = {(r["grader"], r["round"]): r for r in given}
     seen = {r["grader"]: r["row_digest"] for r in sheets}
     own = [r for (_, at), r in newest.items() if at == number]
@@ -280,12 +358,27 @@ def _proofs(
         "every answer was given to the very text that stands on the sheet",
         all(r["row_digest"] == seen.get(r["grader"]) for r in own),
     )
-    yield Proof("the chunk in the corpus is still the one that was pooled", _present(study, pair) == pool_digest)
+    same, then = "the chunk in the corpus is still the one that was pooled", [r["chunk_digest"] for r in pool.rows]
+    yield Proof(same, [_present(study, pair)] == then) if pool.known else Proof(same, None, pool.note)
+    ranked, later = "every arm that found it has it in its run at that rank", tables.later("runs")
+    if not found.known or later:
+        yield Proof(ranked, None, later or found.note)
+        return
     runs = tables.read("runs").filter(_of(pair)).select("arm", "rank", "score").rows()
-    yield Proof(
-        "every arm that found it has it in its run at that rank",
-        {(r["arm"], r["rank"], r["score"]) for r in found} <= set(runs),
-    )
+    yield Proof(ranked, {(r["arm"], r["rank"], r["score"]) for r in found.rows} <= set(runs))
+
+
+def _combined(study: Study, tables: _Tables, row: Row, pair: Mapping[str, str]) -> Proof:
+    """P30, by the round's own rule; the order of several graders is known from the round's own design alone."""
+    text = "its grade is the combined grade of the key's graders"
+    grades = tables.read("grades").filter(_of(pair))
+    order = grades["grader"].unique().to_list()
+    if len(order) > 1:
+        if study.source_digest("design") != tables.about["inputs"]["design"]:
+            return Proof(text, None, "experiment.yaml, which says whose grade comes first, was another in this round")
+        order = study.design.key_graders
+    combined = combine(grades, order=order, rule=tables.about["combine"])["grade"].to_list()
+    return Proof(text, combined == [row["grade"]])
 
 
 def _present(study: Study, pair: Mapping[str, str]) -> str | None:
