@@ -196,7 +196,8 @@ def test_a_run_says_what_waits_and_what_to_do_next(tmp_path: Path) -> None:
     head, *rest = out.splitlines()
     assert re.fullmatch(r"tiny: \d+ tables made\.", head)
     assert rest[0].startswith("  intents waits: 0 of 12 intents ready to lock: 12 unreviewed (q1a8ebb32de79, ")
-    assert rest[1].startswith("    next: `relgrade review tiny --write review.csv`")
+    assert rest[1].startswith("    next: bob: review the intents (0 of 12 intents ready to lock: 12 unreviewed (")
+    assert rest[1].endswith("): relgrade review tiny --write review.csv, fill it in, relgrade review tiny review.csv")
     lines = [re.sub(r"\x1b\[K", "", text).strip() for text in seen.decode().split("\r") if text.strip("\r\n \x1b[K")]
     assert {"queries ...", "query_sample ...", "pools ..."} <= set(lines)
     assert [text for text in lines if not re.fullmatch(r"\w+ \.\.\.", text)] == []

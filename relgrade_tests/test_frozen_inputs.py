@@ -94,6 +94,16 @@ def test_p46_status_says_what_to_do_next_by_whom_and_how(stage: str, tmp_path: P
     assert [set(n) for n in found] == [{"who", "what", "command"}] * len(told)
 
 
+def test_p46_a_study_without_intents_is_told_to_write_them(tmp_path: Path) -> None:
+    """P16: a review of what is not there could only wait."""
+    top = at("sampled", tmp_path)
+    (top / FOLDER / "intents.csv").unlink()
+    step = "write intents.csv, a line query_id,form,intent,author for each sampled query: relgrade export-queries tiny"
+    assert relgrade(top, "status", "tiny").out.endswith(f"\nNext\n  owner: {step}\n")
+    ran = expect(3, top, "run", "tiny").out
+    assert f"    next: owner: {step}\n" in ran and "relgrade review" not in ran, ran
+
+
 def test_p16_every_fault_of_the_intents_is_told_at_once(tmp_path: Path) -> None:
     """A form that is none, an empty intent, a lint's finding and another query's text, by one command."""
     top = at("sampled", tmp_path)

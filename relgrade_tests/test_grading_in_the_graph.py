@@ -4,6 +4,7 @@ stopped and resumed.
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -16,7 +17,10 @@ from tiny import NAME, study_of
 
 from relgrade_assets.assets import build
 from relgrade_assets.definitions import defs
+from relgrade_assets.io import attempts, progress
 from relgrade_assets.io.freezing import _set_up
+from relgrade_assets.io.ledger import Whose
+from relgrade_assets.io.next_steps import Next, waited_for
 from relgrade_assets.methods.prompt import TEMPLATE
 from relgrade_assets.protocol.canonical import digest
 
@@ -43,6 +47,13 @@ def observed(told: driving.Told) -> list[dict[str, object]]:
             if seen.asset_key.to_user_string() == "grades" and "per_minute" in seen.metadata:
                 found.append({key: value.value for key, value in seen.metadata.items()})
     return found
+
+
+def waits_for(top: Path) -> list[Next]:
+    """Who is waited for by grades, as `run` and `status` say it."""
+    study = study_of(top)
+    (step,) = (s for s in progress.steps(study) if s.table == "grades")
+    return waited_for(study, step)
 
 
 def test_grades_are_made_by_the_designs_command_and_shown_while_it_runs(
@@ -78,9 +89,28 @@ def test_what_was_exhausted_is_waited_for_and_said(top: Path, monkeypatch: pytes
     pace(top, attempts=1, concurrency=12)
     told = driving.run(top, "grades")
     assert told.ok and not told.made
-    assert "0 of 60 pairs graded by ann, 60 exhausted: no reply of ann could be accepted" in told.waiting["grades"]
+    owed = "0 of 60 pairs graded by ann, 60 exhausted: no reply of ann could be accepted"
+    assert owed in told.waiting["grades"]
+    last = "the last attempt that was not accepted: refused: line 1: a grade that is no whole number from 0 to 2"
+    assert waits_for(top) == [Next("ann", f"{owed}; {last}", "relgrade grade tiny --grader ann")]
     behave(monkeypatch)
     assert driving.run(top, "grades").made == ("grades",)
+
+
+def test_why_an_attempt_failed_is_told_without_what_it_was_asked(top: Path) -> None:
+    """P13, P20, P41: an agent that prints its prompt, and its reply, before it crashes."""
+    study = study_of(top)
+    row = study.load("sheets").row(0, named=True)
+    whose = Whose(NAME, 1, agents.WHO)
+    prompt = attempts.Prompt("d", "n", row["query_id"], (row["chunk_id"],), TEMPLATE)
+    attempts.record_prompt(study.ledger, whose, prompt, at=study.clock())
+    reply = json.dumps({"query_id": row["query_id"], "chunk_id": "c", "reason": "It says so", "grade": 2})
+    said = f"exit status 1: asked {row['query']}, meant {row['intent']} of | {row['text']}\n{reply}\nboom: no login"
+    failed = attempts.Attempt(1, ("x",), "1", "m", study.clock(), 1.0, 1, "crashed", said, b"")
+    attempts.record_attempt(study.ledger, whose, prompt, failed, at=study.clock())
+    (ann,) = waits_for(top)
+    told = ann.what.partition("; the last attempt that was not accepted: ")[2]
+    assert told == "crashed: exit status 1: asked ..., meant ...? of | .... ... boom: no login"
 
 
 def test_a_command_that_is_not_there_is_waited_for(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steering import STEERING
 
-from relgrade_assets.methods.reply import NotTheRows, Row, read_reply
+from relgrade_assets.methods.reply import NotTheRows, Row, read_reply, without_repeats
 
 A = {"query_id": "q", "chunk_id": "a", "reason": "says so", "grade": 2}
 B = {"query_id": "q", "chunk_id": "b", "reason": "says nothing", "grade": 0}
@@ -128,3 +128,23 @@ def test_what_steers_a_reply_makes_no_row_of_its_own(number: int) -> None:
     except NotTheRows:
         return
     assert [(r.chunk_id, r.reason, r.grade) for r in found] == [("a", bad, 2), ("b", "says nothing", 0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("exit status 1: boom: no login", "exit status 1: boom: no login"),
+        ("echo: THIS is  a passage, about; end", "echo: ...; end"),
+        ('trace {"query_id": "q", "reason": "it says so", "grade": 1} boom', "trace ... boom"),
+        ('it says so", "grade": 1}\nboom', "...\nboom"),
+        ('{\\"reason\\": \\"it says so', "..."),
+        ("asked reset passwort!", "asked ...!"),
+        ("no login, of an account", "no login, of an account"),
+        ("検索の結果", "...結果"),
+        ("", ""),
+    ],
+)
+def test_what_an_agent_repeats_of_its_prompt_or_reply_is_left_out(said: str, told: str) -> None:
+    """P13, P41: three words in a row, or a whole text from twelve characters on; a word alone tells nothing."""
+    texts = ["This is a passage about an account.", "login", "reset passwort", "", "検索の"]
+    assert without_repeats(said, texts) == told

@@ -11,17 +11,10 @@ from relgrade_assets.cli.app import BAD_INPUT, NOT_PASSED, OK, WAITING, Name, ap
 from relgrade_assets.cli.results import arm_table, where_next
 from relgrade_assets.cli.run import Outcome
 from relgrade_assets.cli.run import run as run_graph
+from relgrade_assets.io import progress
+from relgrade_assets.io.next_steps import waited_for
 from relgrade_assets.io.study import Study, open_study
 from relgrade_assets.io.voiding import examine
-
-NEXT: dict[str, str] = {
-    "intents": "`relgrade review {name} --write review.csv`, fill in the column verdict (ok or change), then "
-    "`relgrade review {name} review.csv`",
-    "grades": "`relgrade sheets {name} --grader {grader}`, then `relgrade collect {name} --grader {grader} ANSWERS`",
-    "audit_grades": "`relgrade sheets {name} --grader {auditor}`, then "
-    "`relgrade collect {name} --grader {auditor} ANSWERS`",
-}
-"""What a person does where a table waits for people."""
 
 
 class Job(StrEnum):
@@ -61,12 +54,13 @@ def tell(name: str, outcome: Outcome) -> None:
     hash.
     """
     say(f"{name}: {_counted(len(outcome.made), 'table')} made.")
-    design = open_study(home(), name).design
+    study = open_study(home(), name)
+    steps = {s.table: s for s in progress.steps(study)} if outcome.waiting else {}
     for table, why in outcome.waiting.items():
         say(f"  {table} waits: {why}")
-        if table in NEXT:
-            step = NEXT[table].format(name=name, grader=design.key_graders[0], auditor=design.auditor.name)
-            say(f"    next: {step}")
+        for one in waited_for(study, steps[table]) if steps[table].state == "waiting" else ():
+            if one.command:
+                say(f"    next: {one}")
     for table, why in outcome.refused.items():
         warn(f"{table} is refused: {_indented(why)}")
     for check, why in outcome.failed_checks.items():

@@ -184,6 +184,32 @@ def exhausted(ledger: Ledger, whose: Whose) -> frozenset[tuple[str, str]]:
     return frozenset((str(query), chunk) for query, chunks in rows for chunk in json.loads(chunks))
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that was not accepted: what was asked, what became of it, and why in the agent's or our own words."""
+
+    query_id: str
+    chunk_ids: tuple[str, ...]
+    outcome: str
+    reason: str
+
+
+def last_failed(ledger: Ledger, whose: Whose) -> Failed | None:
+    """The latest attempt of a grader in a round that was refused, crashed or took too long; None without one."""
+    wanted = (
+        sa.select(prompts.c.query_id, prompts.c.chunk_ids, attempts.c.outcome, attempts.c.reason)
+        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
+        .where(*_of(attempts, whose), attempts.c.outcome.in_(("refused", "timeout", "crashed")))
+        .order_by(attempts.c.id.desc())
+        .limit(1)
+    )
+    row = ledger.read(lambda c: c.execute(wanted).first())
+    if row is None:
+        return None
+    query, chunks, outcome, reason = row
+    return Failed(str(query), tuple(json.loads(chunks)), str(outcome), str(reason))
+
+
 def _of(table: sa.Table, whose: Whose) -> list[sa.ColumnElement[bool]]:
     return [table.c[name] == value for name, value in whose.values().items()]
 

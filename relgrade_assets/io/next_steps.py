@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from relgrade_assets.errors import NotThere, Refused, Waiting
-from relgrade_assets.io import events
+from relgrade_assets.io import attempts, events
 from relgrade_assets.io.calibration import uncalibrated
 from relgrade_assets.io.frozen_inputs import changed_since
 from relgrade_assets.io.judging import graded
+from relgrade_assets.io.ledger import Whose
 from relgrade_assets.io.progress import Step
 from relgrade_assets.io.study import Study
+from relgrade_assets.methods.reply import without_repeats
+from relgrade_assets.methods.sheets import BLIND
 from relgrade_assets.schemas import TABLES
 
 
@@ -33,13 +36,12 @@ def next_steps(study: Study, steps: Sequence[Step]) -> list[Next]:
     """What can be done now, the first first; `steps` as `progress.steps` gives them. Several where several people are
     waited for at once.
     """
-    state = {s.table: s for s in steps}
     refused = next((s for s in steps if s.state == "refused"), None)
     if refused is not None:
         return [_after_refusal(study, refused)]
     found: list[Next] = []
-    for table in (s.table for s in steps if s.state == "waiting"):
-        found += [one for one in _people(study, table, state[table]) if one not in found]
+    for step in (s for s in steps if s.state == "waiting"):
+        found += [one for one in waited_for(study, step) if one not in found]
     made_by_run = [s for s in steps if TABLES[s.table].group != "refresh"]  # that has a command and a sensor of its own
     if any(s.state in ("open", "outdated") and not s.text.startswith("after ") for s in made_by_run):
         return [Next("owner", "make what can be made now", f"relgrade run {study.name}"), *found]
@@ -68,9 +70,12 @@ def _after_refusal(study: Study, step: Step) -> Next:
     return Next("owner", f"mend what refuses {step.table}; all faults at once", f"relgrade check {name}")
 
 
-def _people(study: Study, table: str, step: Step) -> list[Next]:
-    """Who is waited for by a table that waits."""
-    d, name = study.design, study.name
+def waited_for(study: Study, step: Step) -> list[Next]:
+    """Who is waited for by a table that waits, for what, and how it comes."""
+    d, name, table = study.design, study.name, step.table
+    if table == "intents" and not study.file(d.intents.file).exists():
+        what = f"write {d.intents.file}, a line query_id,form,intent,author for each sampled query"
+        return [Next("owner", what, f"relgrade export-queries {name}")]
     if " not there yet" in step.text or "not yet: " in step.text:
         return [Next("owner", step.text)]
     if table == "intents":
@@ -89,8 +94,22 @@ def _people(study: Study, table: str, step: Step) -> list[Next]:
     for who, kind in kinds.items():
         owed = graded(study, sheets.filter(pl.col("grader") == who), [who])
         if isinstance(owed, Waiting):
-            found.append(Next(who, str(owed), _way_in(study, who, kind)))
+            said = _last_failure(study, who, sheets)
+            found.append(Next(who, f"{owed}{said}", _way_in(study, who, kind)))
     return found
+
+
+def _last_failure(study: Study, who: str, sheets: pl.DataFrame) -> str:
+    """Why the last reply of a model grader that was not accepted was not (P20), with nothing of what it was asked."""
+    failed = (
+        attempts.last_failed(study.ledger, Whose(study.name, study.round, who)) if study.design.run_of(who) else None
+    )
+    if failed is None:
+        return ""
+    rows = sheets.filter(pl.col("grader") == who, pl.col("query_id") == failed.query_id)
+    shown = [name for name in BLIND if not name.endswith("_id")]
+    reason = without_repeats(failed.reason, rows.select(shown).unpivot()["value"].drop_nulls().unique())
+    return f"; the last attempt that was not accepted: {failed.outcome}: {' '.join(reason.split())}"
 
 
 def _way_in(study: Study, who: str, kind: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,13 @@ FLAGS = ("unrateable", "corpus_cleanup")
 """What a model may add; `judge_later` is for people, who come back."""
 WORDS_AT_MOST = 15
 _FENCE = re.compile("```[A-Za-z]*")
+_REPEATED = 3
+"""Words in a row that make a repeat, as P41 counts them."""
+_LETTERS = 12
+"""A whole text of fewer words is one from so many characters on."""
+_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]|\\w+")
+_A_ROW = re.compile(r"""(?:\{|^)[^{}]*["'](?:reason|grade)\\?["'].*?(?:\}|\Z)""", re.DOTALL)
+_LEFT_OUT = "..."
 _BREAK = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -100,3 +107,30 @@ def _row(pairs: list[tuple[str, Any]], where: str, query_id: str, top: int) -> R
     if len(reason.split()) > WORDS_AT_MOST:
         raise NotTheRows(f"{where}: a reason of more than {WORDS_AT_MOST} words")
     return Row(given["chunk_id"], reason, grade, **flags)
+
+
+def without_repeats(said: str, texts: Iterable[str]) -> str:
+    """What an agent said of its failure, without what it repeats of `texts` (three words in a row of one, or all of a
+    text) and without rows that it was about to reply: "..." stands in their place (P13, P41).
+    """
+    said = _A_ROW.sub(_LEFT_OUT, said)
+    words = list(_WORD.finditer(said))
+    spoken = [w[0].casefold() for w in words]
+    hidden = [False] * len(words)
+    for text in texts:
+        given = [w[0].casefold() for w in _WORD.finditer(text)]
+        n = min(len(given), _REPEATED)
+        if not n or (n < _REPEATED and len(text) < _LETTERS):
+            continue
+        runs = {tuple(given[i : i + n]) for i in range(len(given) - n + 1)}
+        for i in range(len(words) - n + 1):
+            if tuple(spoken[i : i + n]) in runs:
+                hidden[i : i + n] = [True] * n
+    out, end, covered = "", 0, False
+    for word, hide in zip(words, hidden, strict=True):
+        if hide:
+            out += "" if covered else said[end : word.start()] + _LEFT_OUT
+        else:
+            out += said[end : word.end()]
+        end, covered = word.end(), hide
+    return out + said[end:]
