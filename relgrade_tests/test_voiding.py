@@ -110,6 +110,8 @@ def test_grades_put_back_leave_the_round_void(tmp_path: Path) -> None:
     for table in ("frozen_key", "query_measures", "published_key"):
         told = driving.run(top, table)
         assert "VOID" in told.refused.get(table, ""), told
+    assert "VOID" in expect(2, top, "export", "tiny", "--format", "ltr", "--out", top / "x").err
+    assert not (top / "x").exists()
     assert kinds(top).count("voided") == 1
 
 
