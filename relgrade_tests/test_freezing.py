@@ -15,10 +15,11 @@ from tiny import AT, NAME, study_of
 
 from relgrade_assets.errors import Refused
 from relgrade_assets.io import freezing
+from relgrade_assets.io.correcting import correct
 from relgrade_assets.io.events import Event
 from relgrade_assets.io.frames import content_digest
 from relgrade_assets.io.study import Study
-from relgrade_assets.io.voiding import RECORDED, altered, records
+from relgrade_assets.io.voiding import RECORDED, altered, examine, records
 
 
 @pytest.fixture
@@ -75,6 +76,50 @@ def test_each_table_is_held_against_its_seal(study: Study) -> None:
             assert [f.where for f in altered(study, frozen)] == [f"the ledger, {name}"]
     for records_ in (None, {}, "x"):
         assert altered(study, freeze(study, records=records_)) == []
+
+
+def rounds_of(study: Study, *steps: tuple[str, int]) -> Study:
+    """The study with these events, each of a round; a freeze sealed answers that are not there."""
+    more: dict[str, dict[str, Any]] = {
+        "opened": {"cause": "", "what": "", "by": "", "protocol_digest": "p"},
+        "frozen": {"key_digest": "k", "records": {"answers": {"rows": 9, "sha256": "0" * 64}}},
+        "first_reading": {"key_digest": "k"},
+        "voided": {"key_digest": "k", "why": "x"},
+    }
+    for kind, number in steps:
+        study.happened(kind, {"round": number, **more[kind]})
+    return study_of(study.home.top)
+
+
+@pytest.mark.parametrize(
+    ("second", "voided"),
+    [
+        ([("frozen", 2)], [1]),
+        ([("frozen", 2), ("first_reading", 2)], [1, 2]),
+        ([("frozen", 2), ("first_reading", 2), ("voided", 2)], [2, 1]),
+    ],
+)
+def test_each_round_is_voided_for_its_own_reading(
+    study: Study, second: list[tuple[str, int]], voided: list[int]
+) -> None:
+    """P35: once, where its own measures were read, whatever another round's log says."""
+    first = [("opened", 1), ("frozen", 1), ("first_reading", 1), ("opened", 2)]
+    study = rounds_of(study, *first, *second)
+    for _ in range(2):
+        examine(study)
+    assert [e.round for e in study.log if e.kind == "voided"] == voided
+
+
+def test_what_was_not_read_is_not_corrected(study: Study, tmp_path: Path) -> None:
+    """P35: no key yet, or one of the present round whose measures nobody read."""
+    said = {"no frozen key": [("opened", 1)], "a key whose measures were not read": [("frozen", 1)]}
+    for words, steps in said.items():
+        study = rounds_of(study, *steps)
+        with pytest.raises(Refused, match=f"nothing to correct(.|\\n)*found {words}"):
+            correct(study, tmp_path / "none.jsonl", name="none.jsonl", why="x", by="")
+    study = rounds_of(study, ("first_reading", 1), ("opened", 2), ("frozen", 2))
+    with pytest.raises(Refused, match="found a key whose measures were not read"):
+        correct(study, tmp_path / "none.jsonl", name="none.jsonl", why="x", by="")
 
 
 def test_a_reading_is_logged_where_the_numbers_are_others_than_the_last(study: Study) -> None:
