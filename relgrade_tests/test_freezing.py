@@ -14,7 +14,7 @@ from test_standing import chain
 from tiny import AT, NAME, study_of
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io import freezing
+from relgrade_assets.io import correcting, freezing
 from relgrade_assets.io.correcting import correct
 from relgrade_assets.io.events import Event
 from relgrade_assets.io.frames import content_digest
@@ -120,6 +120,17 @@ def test_what_was_not_read_is_not_corrected(study: Study, tmp_path: Path) -> Non
     study = rounds_of(study, ("first_reading", 1), ("opened", 2), ("frozen", 2))
     with pytest.raises(Refused, match="found a key whose measures were not read"):
         correct(study, tmp_path / "none.jsonl", name="none.jsonl", why="x", by="")
+
+
+def test_a_corrected_grade_takes_the_place_of_the_combined_one() -> None:
+    """P35: that pair's alone; what could not be rated can be after the fact."""
+    schema = {"query_id": pl.String, "chunk_id": pl.String}
+    rows = [("q", "a", 1, False), ("q", "b", None, True), ("q", "c", None, True), ("q", "d", 0, False)]
+    combined = pl.DataFrame(rows, schema={**schema, "grade": pl.Int64, "unrateable": pl.Boolean}, orient="row")
+    given = pl.DataFrame([("q", "a", 2), ("q", "b", 0)], schema={**schema, "is": pl.Int64}, orient="row")
+    assert correcting._with(given, combined).sort("chunk_id").rows() == [
+        ("q", "a", 2, False), ("q", "b", 0, False), ("q", "c", None, True), ("q", "d", 0, False),
+    ]  # fmt: skip
 
 
 def test_a_reading_is_logged_where_the_numbers_are_others_than_the_last(study: Study) -> None:

@@ -203,5 +203,8 @@ def test_what_can_not_be_corrected_is_refused_whole(tmp_path: Path) -> None:
     for words in ("which it has", "not in the pool", "one of 0, 1, 2", "each pair once"):
         assert words in said
     assert "A correction has a reason" in expect(2, top, "correct", "tiny", path, "--why", " ").err
+    driving.rewrite(top, "pools", lambda f: f.reverse())
+    said = expect(2, top, "correct", "tiny", path, "--why", "x").err
+    assert "pools: found content digest" in said and "as it was measured" in said
     early = at("graded", tmp_path / "graded")
     assert "has nothing to correct" in expect(2, early, "correct", "tiny", path, "--why", "x").err

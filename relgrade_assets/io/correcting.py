@@ -65,10 +65,8 @@ def correct(study: Study, path: Path, *, name: str, why: str, by: str) -> Correc
     d = study.design
     combined = grading.combine(tables["grades"], order=d.key_graders, rule=d.combine)
     rows = _rows(path, name, combined, d.scale.labels)
-    new = combined.join(rows, on=_PAIR, how="left").with_columns(
-        grade=pl.coalesce("is", "grade"), unrateable=pl.col("unrateable") & pl.col("is").is_null()
-    )
-    key = methods.build(new.drop("is"), tables["pools"], tables["query_sample"], relevant_from=d.scale.relevant_from)
+    new = _with(rows, combined)
+    key = methods.build(new, tables["pools"], tables["query_sample"], relevant_from=d.scale.relevant_from)
     sha = methods.key_digest(key.frame)
     query_measures = measuring.query_measures_of(d, key.frame, tables["runs"])
     arms = measuring.arm_measures_of(d, query_measures, tables["query_sample"])
@@ -91,6 +89,14 @@ def correct(study: Study, path: Path, *, name: str, why: str, by: str) -> Correc
     if standing is None:
         raise RuntimeError("the log was just told of this key")
     return Corrected(folder, standing, rows.height, arms)
+
+
+def _with(rows: pl.DataFrame, combined: pl.DataFrame) -> pl.DataFrame:
+    """The combined grades with those of `rows` in their place; a pair that has one now was rated."""
+    both = combined.join(rows, on=_PAIR, how="left").with_columns(
+        grade=pl.coalesce("is", "grade"), unrateable=pl.col("unrateable") & pl.col("is").is_null()
+    )
+    return both.drop("is")
 
 
 def _as_frozen(study: Study) -> dict[str, pl.DataFrame]:
