@@ -122,6 +122,24 @@ def test_what_was_not_read_is_not_corrected(study: Study, tmp_path: Path) -> Non
         correct(study, tmp_path / "none.jsonl", name="none.jsonl", why="x", by="")
 
 
+def test_a_correction_looks_for_changed_grades_and_private_words_first(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P35, P41: what its event would hold is looked through before anything is made."""
+    asked = []
+
+    def looked(study: Study, texts: dict[str, str]) -> None:
+        asked.append(texts)
+        raise Refused("private")
+
+    monkeypatch.setattr(correcting, "refuse_private", looked)
+    study = rounds_of(study, ("frozen", 1), ("first_reading", 1))
+    with pytest.raises(Refused, match="private"):
+        correct(study, tmp_path / "none.jsonl", name="none.jsonl", why="so", by="dora")
+    assert asked == [{"--why": "so", "--by": "dora"}]
+    assert [e.kind for e in study.log] == ["frozen", "first_reading", "voided"]
+
+
 def test_a_corrected_grade_takes_the_place_of_the_combined_one() -> None:
     """P35: that pair's alone; what could not be rated can be after the fact."""
     schema = {"query_id": pl.String, "chunk_id": pl.String}
