@@ -33,7 +33,10 @@ from relgrade_assets.assets.sources import ABSENT, observations
 from relgrade_assets.definitions import ASSETS
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.frames import content_digest
+from relgrade_assets.io.returns import collect
+from relgrade_assets.io.worksheets import sheet_of, write_sheets
 from relgrade_assets.methods import pooling
+from relgrade_assets.methods.sheets import blind_rows
 from relgrade_assets.resources.tables import misfits
 from relgrade_assets.schemas import SOURCES, TABLES
 
@@ -612,9 +615,28 @@ TWO = DESIGN.replace(
 TWO += "".join(f"  - {{code: {c}, reason: they are made up for tests}}\n" for c in ("no_calibration", "little_overlap"))
 
 
+def another_in_anns_name(top: Path) -> None:
+    """P25: the auditor's file without its token, half of which is on ann's sheet: refused whole, and said whose."""
+    study = study_of(top)
+    for who in ("ann", "bob"):
+        write_sheets(study, who, top / "out" / who)
+    rows = [tiny.answer(row) for row in blind_rows(sheet_of(study, "bob"))]
+    file = top / "given.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(Refused, match=r"all are on bob's; .* Collect it as bob's"):
+        collect(study, "ann", file, name="given.jsonl")
+    assert not study.ledger.answers(study.name, study.round, ["ann"]).height
+    own = [row for row in rows if row["query_id"] in set(sheet_of(study, "ann")["query_id"])]
+    stray = next(row for row in rows if row not in own)
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*own, stray]), encoding="utf-8")
+    taken = collect(study, "ann", file, name="given.jsonl")
+    assert (taken.new, len(taken.refused)) == (len(own), 1)
+
+
 def test_two_graders_share_the_queries(tmp_path: Path) -> None:
     """P30: shares that sum to 1 leave no query out and none to two."""
     top = asked(tmp_path, TWO.replace("TAKES", "0.5"))
+    another_in_anns_name(top)
     told = graded(top, "ann", "cat")
     assert told.ok, told.text
     takes = study_of(top).load("grades").group_by("query_id").agg(pl.col("grader").unique()).sort("query_id")

@@ -5,13 +5,14 @@ kept (P20, P23, P25).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import polars as pl
 
-from relgrade_assets.errors import Fault, Notice, Refused
+from relgrade_assets.errors import Fault, Notice, NotThere, Refused
 from relgrade_assets.io.binding import require_own, require_unlike
 from relgrade_assets.io.cells import legible
 from relgrade_assets.io.frames import content_digest
@@ -94,6 +95,8 @@ def collect(
     known = read.good.join(sheet.select(*_PAIR, "row_digest"), on=_PAIR, how="left", maintain_order="left")
     rows = known.drop_nulls("row_digest")
     strangers = known.filter(pl.col("row_digest").is_null()).to_dicts()
+    if form != "qrels":
+        _require_on_sheet(study, grader, known.select(_PAIR), len(strangers), name=name)
     faults = list(read.faults)
     refused = list(read.refused)
     passed_over = len(strangers) if form == "qrels" and rows.height else read.passed_over
@@ -113,6 +116,30 @@ def collect(
     )
     study.ledger.record_refusals(study.name, study.round, grader, sorted(refused), source=name, at=study.clock())
     return Taken(name, taken.new, taken.changed, taken.same, tuple(faults), len(refused), passed_over, read.notices)
+
+
+def _require_on_sheet(study: Study, grader: str, pairs: pl.DataFrame, strangers: int, *, name: str) -> None:
+    """P25: a file without a token that fits another's sheet whole, and the grader's own only in part, is the other's.
+
+    `pairs`: query_id, chunk_id of every good row, of which `strangers` are not on the grader's sheet. Raises Refused,
+    naming whose, from a quarter of strangers on: a single stray row is a fault of that row alone.
+    """
+    if 4 * strangers < pairs.height or not strangers:
+        return
+    for other in [*(g.name for g in study.design.graders), study.design.auditor.name]:
+        with suppress(Refused, NotThere):  # whose sheet is not made yet has none to fill
+            theirs = sheet_of(study, other) if other != grader else None
+            if theirs is not None and pairs.join(theirs, on=["query_id", "chunk_id"], how="anti").is_empty():
+                found = f"{strangers} of {pairs.height} rows are not on {grader}'s sheet, and all are on {other}'s"
+                break
+    else:
+        return
+    mend = f"Collect it as {other}'s, or take the rows out that are not {grader}'s."
+    raise Refused(
+        f"{name} fits another's sheet",
+        [Fault(name, found, f"rows of {grader}'s sheet of round {study.round}", mend)],
+        untouched="No row of it was taken.",
+    )
 
 
 def _as_text(row: dict[str, object]) -> str:
