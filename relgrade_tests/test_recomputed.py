@@ -146,7 +146,7 @@ def test_the_logs_form_and_the_status_in_the_manifest() -> None:
     content["status"] = {**content["status"], "status": "valid"}
     assert found({"events.jsonl": lines}, about, log, **content) == ["manifest.json: status valid"]
     left_out = check({"events.jsonl": lines}, {"key": about, **content}, None).left_out
-    assert "the event log's chain (without events.jsonl)" in left_out, "where its lines are none"
+    assert "the event log's chain (without a sound events.jsonl)" in left_out, "where its lines are none"
 
 
 GIVEN = [0, 0, 1, 2, 2, 1]

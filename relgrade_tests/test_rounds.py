@@ -19,6 +19,7 @@ from relgrade_assets.errors import Refused
 from relgrade_assets.io import carrying, rounds
 from relgrade_assets.io.frames import Label, content_digest, read_label, write_table
 from relgrade_assets.io.tracing import trace_of
+from relgrade_assets.io.verifying_study import check_study
 
 DESIGN = tiny.DESIGN.replace(
     "deviations:\n",
@@ -265,6 +266,17 @@ def test_a_trace_of_an_earlier_round_does_not_tell_of_later_pools(refreshed: Ref
         assert "sha256 of pools: " in entry.note and f", {study.digest_of('pools')[:12]} now" in entry.note
         assert proved.pop(POOLED) is (chunk != "c04") and set(proved.values()) == {True}
         assert set(traced(refreshed.top, query, chunk, 2)[1].values()) == {True}, "carried or not"
+
+
+def test_every_round_is_made_again_or_said_why_not(refreshed: Refreshed) -> None:
+    """P36, P43: of round 1 key and measures; that its whole pool was graded can't be seen any more."""
+    found = check_study(study_of(refreshed.top))
+    checks = {
+        n: {x.removeprefix(f"round {n}: ") for x in found.checked if x.startswith(f"round {n}: ")} for n in (1, 2)
+    }
+    assert checks[1] == checks[2] - {"all of the pool graded"} and len(checks[2]) == 7
+    assert found.left_out == ("round 1: all of the pool graded (the pools were made again since, from other inputs)",)
+    assert found.faults == () and [str(key)[:15] for key in found.keys] == ["round 1 sha256 ", "round 2 sha256 "]
 
 
 def made_again(top: Path, table: str, **inputs: str) -> None:

@@ -20,15 +20,15 @@ from command_line import LEDGER, at
 from test_standing import FROZEN, OPENED, READ, SECOND, VOID, chain
 
 from relgrade_assets.errors import Fault
-from relgrade_assets.io import events, publication, verifying_study
+from relgrade_assets.io import events, publication, verifying_rounds, verifying_study
 from relgrade_assets.io.standing import status_bytes
 from relgrade_assets.io.study import Study
-from relgrade_assets.io.verifying import Checked
+from relgrade_assets.io.verifying import Checked, Key
 from relgrade_assets.methods import key as key_methods
 from relgrade_assets.protocol.canonical import canonical_json
 
 Tables = verifying_study.Tables
-NOTHING_WRONG = Checked({}, (), (), (), None, "", (), b"", b"")
+NOTHING_WRONG = Checked({}, (), (), (), None, Key(None, "", ""), (), b"", b"")
 """What the published folder's own check found."""
 
 
@@ -121,7 +121,10 @@ def test_a_spoilt_key_is_told_once(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     found = verifying_study.check_study(tiny.study_of(top))
     assert {fault.where for fault in found.faults} == {"keys/tiny/round-1/key.jsonl"}
-    assert "key and measures made again" not in found.checked
+    assert not any(what.startswith("round 1: ") for what in found.checked)
+    assert "round 1: the key from its grades (the stored key was found changed)" in found.left_out
+    (key,) = found.keys
+    assert key.found != key.frozen and str(key).endswith(f"NOT the one that was frozen, {key.frozen}")
 
 
 def test_a_stored_key_whose_freeze_was_taken_out_of_the_log(tmp_path: Path) -> None:
@@ -229,7 +232,7 @@ def test_reports_against_their_digests(study: Study, tables: Tables) -> None:
     assert len(said(verifying_study._reports(study, {p: t for p, t in tables.items() if p != without}))) == 2
 
 
-Held = verifying_study.Held
+Held = verifying_rounds.Held
 
 
 def held(study: Study, tables: Tables) -> Held:
@@ -241,57 +244,152 @@ def relabelled(table: Any, **changes: Any) -> Any:
     return table[0], replace(table[1], **changes)
 
 
+def about(study: Study) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(study.keys.load(tiny.NAME, 1)["key.json"])
+    return made
+
+
+def redesigned(study: Study) -> Study:
+    """The study under another design."""
+    later = tiny.study_of(study.home.top)
+    later.design = later.design.model_copy(update={"depth": 9})
+    return later
+
+
 def test_the_key_is_made_again_from_grades(study: Study, tables: Tables) -> None:
-    """P30, P33: from the graders' grades, and the table frozen_key by itself; each named for its own."""
-    there = held(study, tables)
+    """P30, P33: from the graders' grades alone, by the round's own rule; of several graders under its design alone."""
+    there, made_of = held(study, tables), about(study)
     key = key_methods.key_digest(there["frozen_key"][0])
-    assert said(verifying_study._key_again(study, there, key, 1)) == []
-    for table in ("grades", "frozen_key"):
+    again = verifying_rounds.key_again
+    assert said(again(study, there, made_of, key, 1)) == []
+    frame, label = there["grades"]
+    other = {**there, "grades": (frame.with_columns(grade=pl.lit(1, pl.Int64)), label)}
+    (found,) = said(again(study, other, made_of, key, 1))
+    assert found.startswith("tables/tiny/rounds/1/grades.parquet: a key with sha256 ")
+    assert said(again(study, {}, made_of, key, 1)) == ["no table grades"]
+    assert said(again(redesigned(study), there, made_of, key, 1)) == [], "one grader"
+    twice = {**there, "grades": (pl.concat([frame, frame.with_columns(grader=pl.lit("cid"))]), label)}
+    (found,) = said(again(redesigned(study), twice, made_of, key, 1))
+    assert found == "experiment.yaml is another than this round's, so whose grade comes first is not known"
+
+
+def test_the_pool_is_graded_whole(study: Study, tables: Tables) -> None:
+    """P33: pairs without a grade and grades outside; pools of other inputs say nothing of a round."""
+    there, made_of = held(study, tables), about(study)
+    graded = verifying_rounds.pool_graded
+    assert said(graded(study, there, made_of, 1)) == []
+    for table, words in (
+        ("grades", "1 pooled pairs without a grade, 0"),
+        ("pools", "0 pooled pairs without a grade, 1"),
+    ):
         frame, label = there[table]
-        other = {**there, table: (frame.with_columns(grade=pl.lit(1, pl.Int64)), label)}
-        (found,) = said(verifying_study._key_again(study, other, key, 1))
-        assert found.startswith(f"tables/tiny/rounds/1/{table}.parquet: a key with sha256 ")
-        less = {t: x for t, x in there.items() if t != table}
-        assert said(verifying_study._key_again(study, less, key, 1)) == ["the key from grades (tables are missing)"]
+        (found,) = said(graded(study, {**there, table: (frame[1:], label)}, made_of, 1))
+        assert found.startswith(f"tables/tiny/rounds/1/grades.parquet: {words} grades outside")
+    later = {**there, "pools": relabelled(there["pools"], digest="x")}
+    assert said(graded(study, later, made_of, 1)) == ["the pools were made again since, from other inputs"]
+    for table in ("grades", "pools"):
+        assert said(graded(study, {t: x for t, x in there.items() if t != table}, made_of, 1)) == [f"no table {table}"]
+
+
+MEASURES = ("query_measures", "arm_measures", "arm_comparisons")
 
 
 def test_measures_are_made_again_from_key_and_runs(study: Study, tables: Tables) -> None:
-    """P34, P38, P39: each table of them is named for its own; made from other runs they can't be compared."""
+    """P34, P37-P39: each table of them is named for its own, and each says why it could not be made again."""
+    there, where = held(study, tables), "tables/tiny/rounds/1"
+
+    def found(held: Held, study: Study = study) -> list[list[str]]:
+        again = {t: held[t][0] for t in MEASURES[:1] if t in held}
+        return [said(verifying_rounds.measured(study, held, 1, table, again)) for table in MEASURES]
+
+    assert found(there) == [[], [], []]
+    for place, table in enumerate(MEASURES):
+        one: list[list[str]] = [[], [], []]
+        one[place] = [f"{where}/{table}.parquet: content digest x"]
+        assert found({**there, table: relabelled(there[table], digest="x")}) == one
+        one[place] = ["none are stored"]
+        less = found({t: x for t, x in there.items() if t != table})
+        assert less == (one if place else [["none are stored"], *[["no table query_measures"]] * 2])
+        source = "query_sample" if place else "runs"
+        one[place] = [f"the table {source} was made again since, from other inputs"]
+        inputs = {**there[table][1].inputs, source: "y"}
+        assert found({**there, table: relabelled(there[table], digest="x", inputs=inputs)}) == one
+    frame, label = there["query_measures"]
+    spoilt = {**there, "query_measures": (frame.with_columns(value=pl.lit(1.0)), replace(label, digest="x"))}
+    assert [len(x) for x in found(spoilt)] == [1, 0, 0], "the altered table alone"
+    assert found({t: x for t, x in there.items() if t != "runs"}) == [["no table runs"], [], []]
+    assert found(there, redesigned(study)) == [["experiment.yaml is another than this round's"]] * 3
+
+
+def test_measures_are_those_that_were_read(study: Study, tables: Tables) -> None:
+    """P34: the last reading of the round that the log has."""
     there, log = held(study, tables), study.log
-    where = "tables/tiny/rounds/1"
-    again = verifying_study._measures_again
-    assert said(again(study, there, log, 1)) == []
-    assert said(again(study, there, log[:-1], 1))[0].startswith(f"{where}/query_measures.parquet: content digest ")
+    logged = verifying_rounds.logged
+    where = "tables/tiny/rounds/1/query_measures.parquet: content digest "
+    assert said(logged(study, there, log, 1)) == []
+    assert said(logged(study, there, log[:-1], 1))[0].startswith(where)
     read = log[-1]
     later = events.Event(read.experiment, 9, read.at, "read_again", {**read.body, "measures_digest": "x"}, "", "")
-    (found,) = said(again(study, there, [*log, later], 1))
-    assert found.startswith(f"{where}/query_measures.parquet: content digest ")
+    assert said(logged(study, there, [*log, later], 1))[0].startswith(where)
     elsewhere = replace(later, body={**later.body, "round": 2})
-    assert said(again(study, there, [*log, elsewhere], 1)) == [], "a reading of another round"
-    for table in ("arm_measures", "arm_comparisons"):
-        (found,) = said(again(study, {**there, table: relabelled(there[table], digest="x")}, log, 1))
-        assert found == f"{where}/{table}.parquet: content digest x"
-        old = relabelled(there[table], digest="x", inputs={**there[table][1].inputs, "query_sample": "y"})
-        assert said(again(study, {**there, table: old}, log, 1)) == [], "made from another sample"
-    others = {**there, "runs": relabelled(there["runs"], digest="x")}
-    assert said(again(study, others, log, 1)) == ["measures from runs (the runs are others by now)"]
-    del others["runs"]
-    assert said(again(study, others, log, 1)) == ["measures (none are stored)"]
+    assert said(logged(study, there, [*log, elsewhere], 1)) == [], "a reading of another round"
+    assert said(logged(study, {}, log, 1)) == ["none are stored"]
 
 
 def test_a_frozen_round_is_held_against_what_its_key_was_made_of(study: Study, tables: Tables) -> None:
-    """P2, P33: a table of that round with another digest than key.json has is named; under another design measures
-    are left out, and said.
-    """
-    path = study.path("verdicts")
-    assert said(verifying_study._remade(study, study.log, tables)) == []
-    (found,) = said(verifying_study._remade(study, study.log, {**tables, path: relabelled(tables[path], digest="x")}))
-    assert found == "tables/tiny/rounds/1/verdicts.parquet: content digest x"
-    later = tiny.study_of(study.home.top)
-    later.design = later.design.model_copy(update={"depth": 9})
-    assert said(verifying_study._remade(later, study.log, tables)) == [
-        "measures of round 1 (the design is another's by now)"
-    ]
+    """P2, P33: a table of that round with another digest than key.json has is named, and another table frozen_key."""
+    there, made_of = held(study, tables), about(study)
+    key = key_methods.key_digest(there["frozen_key"][0])
+    recorded = verifying_rounds.recorded
+    assert said(recorded(study, there, made_of, key, 1)) == []
+    spoilt = {**there, "verdicts": relabelled(there["verdicts"], digest="x")}
+    assert said(recorded(study, spoilt, made_of, key, 1)) == ["tables/tiny/rounds/1/verdicts.parquet: content digest x"]
+    shared = {**there, "pools": relabelled(there["pools"], digest="x")}
+    assert said(recorded(study, shared, made_of, key, 1)) == [], "pools are made again"
+    (found,) = said(recorded(study, there, made_of, "x", 1))
+    assert found.startswith("tables/tiny/rounds/1/frozen_key.parquet: a key with sha256 ")
+    assert said(recorded(study, {}, made_of, key, 1)) == ["no table frozen_key"]
+
+
+def named(found: verifying_study.StudyChecked) -> set[str]:
+    """Every check by its name, done or not."""
+    return {*found.checked, *(what.split(" (")[0] for what in found.left_out if "is not current" not in what)}
+
+
+def spoil(top: Path, file: str, data: bytes | None) -> None:
+    path = top / ".relgrade" / file
+    if data is None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "checks", "why"),
+    [
+        ("keys/tiny/round-1/key.jsonl", b"{}\n", "round 1: ", "the stored key was found changed"),
+        ("tables/tiny/pools.parquet", b"x", "round 1: ", "a table was found changed"),
+        ("published/tiny/manifest.json", b"{}", "in the folder: ", "manifest.json does not fit its schema"),
+        ("published/tiny/manifest.json", None, "in the folder: ", "without manifest.json"),
+        ("published/tiny", None, "the published folder against store and tables", "none is published"),
+    ],
+)
+def test_every_check_stands_under_done_or_not_done(
+    made: Path, tmp_path: Path, file: str, data: bytes | None, checks: str, why: str
+) -> None:
+    """P36: whatever is found, no check goes missing from what is said; those that hang on it are not done, with why."""
+    whole = verifying_study.check_study(tiny.study_of(made))
+    assert whole.faults == () and whole.left_out == ()
+    top = tmp_path / "top"
+    shutil.copytree(made, top)
+    spoil(top, file, data)
+    found = verifying_study.check_study(tiny.study_of(top))
+    folder = {} if file != "published/tiny" else {what for what in named(whole) if what.startswith("in the folder: ")}
+    assert named(found) == named(whole) - set(folder)
+    due = {f"{what} ({why})" for what in named(found) if what.startswith(checks)}
+    assert due and due <= set(found.left_out) and not any(what.startswith(checks) for what in found.checked)
+    assert bool(found.faults) is (why != "none is published")
 
 
 Files = dict[str, bytes]
@@ -314,7 +412,10 @@ PUBLISHED: dict[str, tuple[Callable[[Files], Files], list[str]]] = {
     "sidecar": (lambda f: {"unrateable.jsonl": b"x\n"}, ["unrateable.jsonl: not the", "unrateable.jsonl: sha256 "]),
     "identity": (title, ["manifest.json: another identity of the key"]),
     "round": (another_round, ["manifest.json: a key of round 2"]),
-    "no manifest": (lambda f: {"manifest.json": b"{}"}, []),
+    "no manifest": (
+        lambda f: {"manifest.json": b"{}"},
+        ["its manifest.json does not say which round's key it is"],
+    ),
     "measures": (
         lambda f: {"measures.parquet": f["query_measures.parquet"]},
         ["measures.parquet: other rows", "measures.parquet: sha256 "],

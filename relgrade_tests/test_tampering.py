@@ -31,6 +31,7 @@ from relgrade_assets.methods.arm_tests import arm_comparisons
 from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
 
 PUBLISHED = Path(".relgrade") / "published" / "tiny"
+KEY = Path(".relgrade") / "keys" / "tiny" / "round-1" / "key.jsonl"
 SEED = 20261130
 EACH = 500 if FULL else 12
 """Single-byte changes of a published folder, and as many of the store."""
@@ -136,6 +137,49 @@ def test_missing_extra_and_strange_files_are_named_all_at_once(top: Path, tmp_pa
     assert json.loads(relgrade(tmp_path, "verify", folder, "--json").out)["faults"]
     assert "no such folder" in expect(2, tmp_path, "verify", tmp_path / "nothing").err
     assert "a folder without" in expect(2, tmp_path, "verify", tmp_path).err
+
+
+def test_an_altered_key_is_marked_and_does_not_stand(top: Path, tmp_path: Path) -> None:
+    """P33, P36: the digest found is not shown as the frozen one, and nothing that does not verify stands valid."""
+    frozen = digest_bytes((top / PUBLISHED / "key.jsonl").read_bytes())
+    for sound in ("tiny", top / PUBLISHED):
+        said = expect(0, top, "verify", sound).out
+        assert f"  key    round 1 sha256 {frozen}\n" in said and "  stands valid since" in said
+    for file, target in ((PUBLISHED / "key.jsonl", PUBLISHED), (KEY, "tiny")):
+        copied = tmp_path / str(target).replace("/", "-")
+        shutil.copytree(top, copied)
+        path = copied / file
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes().replace(b'"grade":0', b'"grade":1', 1))
+        found = digest_bytes(path.read_bytes())
+        where = copied / target if isinstance(target, Path) else target
+        ran = expect(1, copied, "verify", where)
+        assert f"  key    round 1 sha256 {found}, NOT the one that was frozen, {frozen}\n" in ran.out
+        assert "stands valid" not in ran.out and "  stands not known, since it does not verify; the log by" in ran.out
+        told = json.loads(relgrade(copied, "verify", where, "--json").out)
+        assert told["keys"] == [{"round": 1, "sha256": found, "frozen": frozen}]
+        assert told["standing"] is None and told["standing_by_log"]["status"] == "valid"
+        path.unlink()
+        assert f"round 1 no key.jsonl, NOT the one that was frozen, {frozen}" in expect(1, copied, "verify", where).out
+
+
+def test_a_manifest_that_can_not_be_used_leaves_every_check_said(files: Files) -> None:
+    """P36: all that would be recomputed stands under what was not checked, with why; the key by the log."""
+    parts = set(check_files(files).recomputed)
+    content = json.loads(files["manifest.json"])
+    other = content["key"] | {"title": "Another"}
+    for manifest, why in (
+        (None, "without manifest.json"),
+        (b"{}", "manifest.json does not fit its schema"),
+        (publication.manifest_bytes({**content, "private": "no"}), "manifest.json does not fit its schema"),
+        (publication.manifest_bytes(content | {"key": other}), "manifest.json is not the one that was published"),
+    ):
+        spoilt = {n: d for n, d in files.items() if n != "manifest.json"}
+        found = check_files(spoilt if manifest is None else {**spoilt, "manifest.json": manifest})
+        assert {f"{part} ({why})" for part in parts} <= set(found.left_out) and found.recomputed == ()
+        assert found.key.frozen == found.key.found and found.key.round == 1
+    nothing = check_files({n: d for n, d in files.items() if n not in ("manifest.json", "events.jsonl")})
+    assert str(nothing.key).endswith(", which nothing sound says was frozen")
 
 
 LINES: dict[str, Callable[[list[bytes], int], list[bytes]]] = {
@@ -246,7 +290,7 @@ def test_a_consistent_rewrite_is_found_only_with_an_anchor(top: Path, files: Fil
     for anchor in (manifest, true.chain[-1], *(tmp_path / n for n in ("manifest.json", "sums", "note.txt"))):
         assert "What lies here is not what" in expect(1, tmp_path, "verify", folder, "--anchor", anchor).err
         assert "Anchor: " in expect(0, tmp_path, "verify", top / PUBLISHED, "--anchor", anchor).out
-    told = expect(0, tmp_path, "verify", folder, "--anchor", true.key).out
+    told = expect(0, tmp_path, "verify", folder, "--anchor", true.key.found).out
     assert "says nothing of log and measures" in told and "Not excluded" in told
     assert "Not excluded" not in expect(0, tmp_path, "verify", top / PUBLISHED, "--anchor", manifest).out
     assert "Not excluded" in expect(0, tmp_path, "verify", top / PUBLISHED, "--anchor", true.chain[-1]).out

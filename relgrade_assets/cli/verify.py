@@ -42,14 +42,15 @@ def verify(
         study = verifying_study.check_study(open_study(home(), target))
         folder = study.folder
         faults, standing, chain, keys = study.faults, study.standing, study.chain, study.keys
-        checked = (*study.checked, *(f"in the folder: {what}" for what in (folder.recomputed if folder else ())))
-        left = study.left_out
+        checked, left = study.checked, study.left_out
+        known = [key.frozen for key in keys]
     else:
         folder = verifying.check_folder(Path(target))
         faults, standing, chain, keys = folder.faults, folder.standing, folder.chain, (folder.key,)
         checked, left = folder.recomputed, folder.left_out
+        known = [folder.key.found or folder.key.frozen]
     there = anchors.Anchorable(
-        keys,
+        known,
         chain,
         folder.digests if folder else {},
         folder.manifest if folder else b"",
@@ -66,11 +67,13 @@ def verify(
             "not_checked": left,
             "anchors": held.said,
             "not_excluded": [] if held.covers_all else [anchors.NOT_EXCLUDED],
-            "standing": standing.record() if standing else None,
+            "keys": [{"round": k.round, "sha256": k.found or None, "frozen": k.frozen or None} for k in keys],
+            "standing": standing.record() if standing and not (faults and stands) else None,
+            "standing_by_log": standing.record() if standing else None,
         }
         say(json.dumps(said, ensure_ascii=False))
     else:
-        _tell(target, faults, checked, left, standing, there, held)
+        _tell(target, faults, checked, left, standing, keys, there, held)
     if faults or not stands:
         stop(NOT_PASSED)
 
@@ -81,6 +84,7 @@ def _tell(
     checked: Sequence[str],
     left: Sequence[str],
     standing: Standing | None,
+    keys: Sequence[verifying.Key],
     there: anchors.Anchorable,
     held: anchors.Held,
 ) -> None:
@@ -90,15 +94,17 @@ def _tell(
             warn(f"  {fault}")
     else:
         say(f"{target} verifies: {len(there.digests)} published files, {len(there.chain)} events.")
-    for key in there.keys:
-        say(f"  key    sha256 {key}")
+    for key in keys:
+        say(f"  key    {key}")
     if there.chain:
         say(f"  log    {there.chain[-1]} ({len(there.chain)} events)")
     if standing is not None:
-        say(f"  stands {standing.status} since {standing.since}")
+        stands = f"{standing.status} since {standing.since} (round {standing.round})"
+        told = f"not known, since it does not verify; the log by itself says {stands}"
+        say(f"  stands {told if faults and standing.decides else stands}")
         if standing.banner:
             say(standing.banner)
-    say("Checked:")
+    say("Checked:" if checked else "Checked: nothing.")
     for what in checked:
         say(f"  {what}")
     if left:

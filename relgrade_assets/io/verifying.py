@@ -30,6 +30,23 @@ _ALTERED = "Take it from where it was published."
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """A key's sha256 as it was frozen and as it was found: "" where the one is not known, or the other not there."""
+
+    round: int | None
+    frozen: str
+    found: str
+
+    def __str__(self) -> str:
+        of = f"round {self.round} " if self.round else ""
+        found = f"sha256 {self.found}" if self.found else "no key.jsonl"
+        if self.found and self.found == self.frozen:
+            return f"{of}{found}"
+        due = f"NOT the one that was frozen, {self.frozen}" if self.frozen else "which nothing sound says was frozen"
+        return f"{of}{found}, {due}"
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """What was found: faults by file, what was recomputed, and what an outside anchor can be held against: the key's
     and the manifest's sha256 and the chain (the hash of every event). `standing` is None where the log can't say;
@@ -41,7 +58,7 @@ class Checked:
     recomputed: tuple[str, ...]
     left_out: tuple[str, ...]
     standing: Standing | None
-    key: str
+    key: Key
     chain: tuple[str, ...]
     manifest: bytes
     signature: bytes
@@ -58,13 +75,13 @@ def check_files(files: Mapping[str, bytes], faults: list[Fault] | None = None) -
     faults = list(faults or ())
     content = _manifest(files, faults)
     log = _log(files, faults)
-    key = str(_at(content, "key", "key_sha256") or "")
     altered = _altered(files, content, log, faults)
     sound = {name: data for name, data in files.items() if name not in altered}
     standing = _standing(content, log) if LOG in sound else None
+    why = _unusable(files, content, sound, faults)
     recomputed: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    if content is not None and MANIFEST in sound and not any(f.where.startswith(MANIFEST) for f in faults):
+    left_out = verifying_content.not_checked(why)
+    if content is not None and not why:
         found = verifying_content.check(sound, content, log if LOG in sound else None)
         faults += found.faults
         recomputed, left_out = found.recomputed, found.left_out
@@ -74,11 +91,38 @@ def check_files(files: Mapping[str, bytes], faults: list[Fault] | None = None) -
         recomputed,
         left_out,
         standing,
-        digest_bytes(files["key.jsonl"]) if "key.jsonl" in files else key,
+        _key(files, content if MANIFEST in sound else None, log if LOG in sound else None),
         tuple(e.hash for e in log or ()),
         files.get(MANIFEST, b""),
         files.get(publication.SIGNATURE, b""),
     )
+
+
+def _unusable(
+    files: Mapping[str, bytes], content: dict[str, Any] | None, sound: Mapping[str, bytes], faults: list[Fault]
+) -> str:
+    """Why nothing can be held against the manifest; "" where it can."""
+    if MANIFEST not in files:
+        return f"without {MANIFEST}"
+    if content is None:
+        return f"{MANIFEST} does not fit its schema"
+    if MANIFEST not in sound:
+        return f"{MANIFEST} is not the one that was published"
+    return f"{MANIFEST} has a fault" if any(f.where.startswith(MANIFEST) for f in faults) else ""
+
+
+def _key(files: Mapping[str, bytes], content: dict[str, Any] | None, log: list[events.Event] | None) -> Key:
+    """The key that lies here, and the one that was frozen: by the log where it is sound, else by the manifest."""
+    found = digest_bytes(files["key.jsonl"]) if "key.jsonl" in files else ""
+    said, round_ = _at(content, "key", "key_sha256"), _at(content, "key", "round")
+    number = round_ if isinstance(round_, int) else None
+    logged = [e for e in log or () if e.kind in ("frozen", "corrected") and number in (None, e.round)]
+    if log is None:
+        return Key(number, str(said or ""), found)
+    if not logged:
+        return Key(number, "", found)
+    mine = next((e for d in (found, said) for e in logged if e.body.get("key_digest") == d), logged[-1])
+    return Key(mine.round, str(mine.body.get("key_digest")), found)
 
 
 def _read(folder: Path) -> tuple[dict[str, bytes], list[Fault]]:

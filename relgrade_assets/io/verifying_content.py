@@ -99,7 +99,7 @@ def check(files: Mapping[str, bytes], manifest: dict[str, Any], log: Sequence[ev
     for needed, what, part in _PARTS:
         lacking = [name for name in needed if name not in files or (name == "events.jsonl" and not log)]
         if lacking:
-            left.append(f"{what} (without {', '.join(lacking)})")
+            left.append(f"{what} (without a sound {', '.join(lacking)})")
             continue
         try:
             outcome = list(part(folder))
@@ -110,10 +110,20 @@ def check(files: Mapping[str, bytes], manifest: dict[str, Any], log: Sequence[ev
         found.faults += [x for x in outcome if isinstance(x, Fault)]
         if not said:
             done.append(what)
-    left.append("per-query measures (the runs are not published: `relgrade score` computes them from key and run)")
-    left.append("headlines and intervals (the sampling weights are not published)")
-    found.recomputed, found.left_out = tuple(done), tuple(left)
+    found.recomputed, found.left_out = tuple(done), (*left, *NEVER)
     return found
+
+
+def not_checked(why: str) -> tuple[str, ...]:
+    """What `check` says was left out where nothing could be recomputed, for one reason."""
+    return (*(f"{what} ({why})" for _, what, _ in _PARTS), *NEVER)
+
+
+NEVER = (
+    "per-query measures (the runs are not published: `relgrade score` computes them from key and run)",
+    "headlines and intervals (the sampling weights are not published)",
+)
+"""What no published folder can tell."""
 
 
 Outcome = Iterator[Fault | str]

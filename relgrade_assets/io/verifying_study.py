@@ -1,8 +1,9 @@
 """`relgrade verify NAME` (P36): a whole experiment checked with access to all of it: key store, ledger, log, tables,
 measures, published folder.
 
-Every fault names its file under the state folder, all are told at once; nothing is written but a void that is found
-(P35). What a published folder says by itself is verifying.py's to check.
+Every fault names its file under the state folder, all are told at once, and every check stands under what was checked
+or under what was not, with why; nothing is written but a void that is found (P35). What a published folder says by
+itself is verifying.py's to check, and making a round again verifying_rounds.py's.
 """
 
 from __future__ import annotations
@@ -12,28 +13,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
 import sqlalchemy as sa
 
 from relgrade_assets.errors import Fault, NotThere, Refused
-from relgrade_assets.io import events, measuring, publication, restating, verifying
+from relgrade_assets.io import events, publication, restating, verifying, verifying_rounds
 from relgrade_assets.io.croissant import NAME
 from relgrade_assets.io.events import Event
-from relgrade_assets.io.frames import Label, bytes_fault, content_digest, read_label, read_table
+from relgrade_assets.io.frames import bytes_fault, content_digest, read_label, read_table
 from relgrade_assets.io.parquet import BROKEN, read_parquet
 from relgrade_assets.io.publishing import REPORT
 from relgrade_assets.io.report.store import stored_report
 from relgrade_assets.io.standing import Standing, kept_files, standing_of, status_bytes
 from relgrade_assets.io.study import Study
+from relgrade_assets.io.verifying_content import NEVER
+from relgrade_assets.io.verifying_rounds import Outcome, Tables
 from relgrade_assets.io.voiding import RECORDED, altered, examine
-from relgrade_assets.methods import grading
-from relgrade_assets.methods import key as key_methods
 from relgrade_assets.protocol.canonical import canonical_json, digest_bytes
 from relgrade_assets.schemas import TABLES
 
-Outcome = Iterator[Fault | str]
-Held = dict[str, tuple[pl.DataFrame, Label]]
-Tables = dict[Path, tuple[pl.DataFrame, Label]]
 _REMADE = ("manifest.json", "status.json", "events.jsonl", NAME, publication.SUMS)
 """Published files that are remade when the log says something new of the key."""
 _PUBLISHED = {
@@ -52,7 +49,7 @@ class StudyChecked:
     left_out: tuple[str, ...]
     standing: Standing | None
     chain: tuple[str, ...]
-    keys: tuple[str, ...]
+    keys: tuple[verifying.Key, ...]
     folder: verifying.Checked | None
 
 
@@ -67,49 +64,78 @@ def check_study(study: Study) -> StudyChecked:
     log: list[Event] = []
     standing: Standing | None = None
 
-    def part(what: str, outcome: Outcome) -> bool:
-        said = []
+    def part(what: str, outcome: Outcome, *, unless: str = "") -> bool:
+        """Whether it was done and found nothing; not begun where there is a reason `unless`."""
+        said: list[Fault | str] = [unless] if unless else []
         try:
-            for one in outcome:
+            for one in () if unless else outcome:
                 said.append(one)
         except Refused as refused:
             said += list(refused.faults) or [Fault(what, refused.what, "what was written")]
         except NotThere as missing:
-            said.append(f"{what} ({missing})")
+            said.append(str(missing))
         faults.extend(x for x in said if isinstance(x, Fault))
-        left.extend(x for x in said if isinstance(x, str))
+        left.extend(f"{what} ({x})" for x in said if isinstance(x, str))
         checked.extend([] if any(isinstance(x, str) for x in said) else [what])
-        return not any(isinstance(x, Fault) for x in said)
+        return not said
 
     part("the ledger's database", _database(study))
+    broken = ""
     try:
         log = study.log
     except Refused as refused:
+        broken = "the event log can't be read"
         said = refused.faults or [Fault("events", refused.what, "the event log")]
         faults += [Fault(f"{_ledger(study)}, {f.where}", f.found, f.expected, f.mend) for f in said]
-    ready = part("the event log's chain", _chain(_ledger(study), log))
-    for frozen in [e for e in log if e.kind == "frozen"]:
-        part(f"the ledger's rows of round {frozen.round}", iter(altered(study, frozen)))
-        ready = part(f"the key store, round {frozen.round}", _stored(study, log, frozen)) and ready
-    faults += _unlogged(study, log)
+    chained = part("the event log's chain", _chain(_ledger(study), log), unless=broken)
+    rounds = {e.round: e for e in reversed(log) if e.kind == "frozen"}
+    frozen = [rounds[n] for n in sorted(rounds)]
+    kept = {}
+    for each in frozen:
+        part(f"the ledger's rows of round {each.round}", iter(altered(study, each)))
+        kept[each.round] = part(f"the key store, round {each.round}", _stored(study, log, each))
+    part("every stored key in the log", _unlogged(study, log), unless=broken)
     tables: Tables = {}
     sound = part("tables", _tables(study, tables))
-    if sound:
-        part("reports", _reports(study, tables))
-    if sound and log and ready:
-        part("key and measures made again", _remade(study, log, tables))
+    part("reports", _reports(study, tables), unless="" if sound else _TABLES)
+    for each in frozen:
+        why = _LOG if not chained else "" if kept[each.round] else _STORE
+        for what, outcome in verifying_rounds.parts(study, log, each, tables):
+            part(what, outcome, unless="" if sound and not why else why or _TABLES)
+    if not frozen:
+        part("each round's key and measures made again", iter(()), unless=broken or "nothing is frozen yet")
     folder, found = study.home.published / study.name, None
-    if folder.is_dir():
+    there = folder.is_dir()
+    if there:
         found = verifying.check_folder(folder)
         faults += [Fault(f"published/{study.name}/{f.where}", f.found, f.expected, f.mend) for f in found.faults]
-        part("the published folder against store and tables", _published(study, log, folder, found, tables))
+        outcome = _published(study, log, folder, found, tables)
+    else:
+        outcome = iter(())
+    part("the published folder against store and tables", outcome, unless=broken if there else "none is published")
     if log:
         standing = examine(study)
         left += [f"{f.where} is not current: {f.found}" for f in _outdated(study)]
-    keys = tuple(str(e.body["key_digest"]) for e in log if e.kind == "frozen")
+    if found:
+        checked += [f"in the folder: {what}" for what in found.recomputed]
+        left += [f"in the folder: {what}" for what in found.left_out if what not in NEVER]  # the store has them
+    keys = tuple(verifying.Key(e.round, str(e.body["key_digest"]), _key_found(study, e.round)) for e in frozen)
     return StudyChecked(
         tuple(dict.fromkeys(faults)), tuple(checked), tuple(left), standing, tuple(e.hash for e in log), keys, found
     )
+
+
+_TABLES = "a table was found changed"
+_LOG = "the event log was found changed"
+_STORE = "the stored key was found changed"
+
+
+def _key_found(study: Study, n: int) -> str:
+    """sha256 of the key as the store has it now; "" where it has none that can be read."""
+    try:
+        return digest_bytes((study.keys.folder(study.name, n) / "key.jsonl").read_bytes())
+    except OSError:
+        return ""
 
 
 def _ledger(study: Study) -> str:
@@ -119,6 +145,7 @@ def _ledger(study: Study) -> str:
 def _database(study: Study) -> Outcome:
     where = _ledger(study)
     if not study.ledger.sqlite:
+        yield "PostgreSQL checks its own files; relgrade sees rows alone"
         return
 
     def work(connection: sa.Connection) -> list[Fault]:
@@ -237,72 +264,6 @@ def _reports(study: Study, tables: Tables) -> Outcome:
                 yield Fault(where, found, due.get(name, "no report of that name"), "Materialise `report` again.")
 
 
-def _remade(study: Study, log: list[Event], tables: Tables) -> Outcome:
-    """Every frozen round's key from its grades, and its measures from key and runs, against what is stored."""
-    for frozen in [e for e in log if e.kind == "frozen"]:
-        n = frozen.round
-        held = {t: tables[study.path(t, n)] for t in TABLES if study.path(t, n) in tables}
-        about = json.loads(study.keys.load(study.name, n)["key.json"])
-        for table, then in about["inputs"].items():
-            if table in held and TABLES[table].per_round and held[table][1].digest != then:
-                found = f"content digest {held[table][1].digest}"
-                yield Fault(_named(study, table, n), found, f"{then}, of which the key was frozen")
-        if n != study.round or study.design.protocol_digest(study.rubric) != about["protocol_sha256"]:
-            yield f"measures of round {n} (the design is another's by now)"
-            continue
-        yield from _key_again(study, held, str(frozen.body["key_digest"]), n)
-        yield from _measures_again(study, held, log, n)
-
-
-def _key_again(study: Study, held: Held, key: str, n: int) -> Outcome:
-    d = study.design
-    needed = ("grades", "pools", "query_sample", "frozen_key")
-    if set(needed) - set(held):
-        yield "the key from grades (tables are missing)"
-        return
-    grades, pools, sample, frozen = (held[t][0] for t in needed)
-    made = key_methods.build(
-        grading.combine(grades, order=d.key_graders, rule=d.combine),
-        pools,
-        sample,
-        relevant_from=d.scale.relevant_from,
-    )
-    for table, frame in (("grades", made.frame), ("frozen_key", frozen)):
-        found = key_methods.key_digest(frame)
-        if found != key:
-            yield Fault(_named(study, table, n), f"a key with sha256 {found}", f"{key}, the frozen one")
-
-
-def _measures_again(study: Study, held: Held, log: list[Event], n: int) -> Outcome:
-    d = study.design
-    if {"runs", "query_measures", "frozen_key"} - set(held):
-        yield "measures (none are stored)"
-        return
-    labels = {t: label for t, (_, label) in held.items()}
-    runs, each = labels["runs"], labels["query_measures"]
-    read = [e.body for e in log if e.round == n and e.kind in ("first_reading", "read_again")]
-    if not read or read[-1].get("measures_digest") != each.digest:
-        due = f"{read[-1].get('measures_digest')}, as the log has it (P34)" if read else "a reading in the log (P34)"
-        yield Fault(_named(study, "query_measures", n), f"content digest {each.digest}", due)
-    if each.inputs.get("runs") != runs.digest:
-        yield "measures from runs (the runs are others by now)"
-        return
-    made = {"query_measures": measuring.query_measures_of(d, held["frozen_key"][0], held["runs"][0])}
-    sample = labels.get("query_sample")
-    for table, make in (
-        ("arm_measures", measuring.arm_measures_of),
-        ("arm_comparisons", measuring.arm_comparisons_of),
-    ):
-        label = labels.get(table)
-        if label is not None and sample is not None and label.inputs.get("query_sample") == sample.digest:
-            made[table] = make(d, made["query_measures"], held["query_sample"][0])
-    for table, frame in made.items():
-        due = content_digest(frame)
-        if labels[table].digest != due:
-            found = f"content digest {labels[table].digest}"
-            yield Fault(_named(study, table, n), found, f"{due}, measured again from key and runs")
-
-
 def _published(study: Study, log: list[Event], folder: Path, itself: verifying.Checked, tables: Tables) -> Outcome:
     altered = {fault.where.split(",")[0] for fault in itself.faults}
     where = f"published/{study.name}"
@@ -310,6 +271,7 @@ def _published(study: Study, log: list[Event], folder: Path, itself: verifying.C
     content = verifying.loaded(files.get("manifest.json", b""))
     about = content.get("key") if isinstance(content, dict) else None
     if not isinstance(about, dict) or not isinstance(about.get("round"), int):
+        yield "its manifest.json does not say which round's key it is"
         return
     n = about["round"]
     if not study.keys.exists(study.name, n):
@@ -318,6 +280,7 @@ def _published(study: Study, log: list[Event], folder: Path, itself: verifying.C
     try:
         stored = study.keys.load(study.name, n)
     except Refused:  # told already
+        yield _STORE
         return
     for name in ("key.jsonl", "unrateable.jsonl"):
         if files.get(name) != stored[name]:
@@ -365,7 +328,3 @@ def _outdated(study: Study) -> list[Fault]:
         return study.outdated("published_key")
     except (Refused, NotThere):
         return []
-
-
-def _named(study: Study, table: str, n: int) -> str:
-    return str(study.path(table, n).relative_to(study.home.state))
