@@ -5,6 +5,7 @@ the old round's tables and key stay. What to do next is said at every stage (P46
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import driving
@@ -40,24 +41,41 @@ def log(top: Path) -> None:
     path.write_text(path.read_text("utf-8").replace("thing 1,60", "thing 1,61"))
 
 
-@pytest.mark.parametrize(("change", "named"), [(intents, "intent_file"), (log, "query_sample")])
+@pytest.mark.parametrize(
+    ("change", "named", "file"), [(intents, "intent_file", "intents.csv"), (log, "query_sample", "log.csv")]
+)
 def test_p35_a_file_changed_after_the_freeze_is_refused_with_the_way_on_and_nothing_is_made_over(
-    change: object, named: str, tmp_path: Path
+    change: object, named: str, file: str, tmp_path: Path
 ) -> None:
     top = at("frozen", tmp_path, dagster=True)
     before = kept(top)
     change(top)  # type: ignore[operator]
     ran = relgrade(top, "run", "tiny")
     assert ran.code == 2 and "Round 1 of tiny is frozen, and what it was made from was changed since" in ran.err
-    assert f"{named}: found " in ran.err and "from which round 1 was frozen" in ran.err
+    assert re.search(rf"{named}: found [0-9a-f]{{12}} \({file} changed since the round was opened\)", ran.err), ran.err
+    assert "from which round 1 was frozen" in ran.err
     assert "`relgrade revise tiny --cause ...`" in ran.err and "Materialise it again" not in ran.said, ran.said
     assert "tables of round 1 are as they were" in ran.err and kept(top) == before
     told = expect(1, top, "status", "tiny").out
-    assert "owner: put the changed files back, or open the next round with them: relgrade revise tiny" in told
+    way = "relgrade refresh tiny, or relgrade revise tiny --cause ..."
+    assert f"owner: put the changed files back, or open the next round with them: {way}\n" in told
     assert kept(top) == before
     expect(0, top, "revise", "tiny", "--cause", "an intent")
     assert relgrade(top, "run", "tiny").code == 3 and standing(kept(top)) == standing(before)
     assert (top / ".relgrade/tables/tiny/rounds/2").is_dir()
+
+
+def test_p35_status_sends_to_the_next_round_at_once_where_the_corpus_changed(tmp_path: Path) -> None:
+    """P2, P46: not to a run that is refused; and what was published stays published (P41)."""
+    top = at("frozen", tmp_path)
+    path = top / FOLDER / "corpus.jsonl"
+    path.write_text(path.read_text("utf-8").replace("This is thing 3.", "This was thing 3."), encoding="utf-8")
+    told = relgrade(top, "status", "tiny").out
+    ways = "`relgrade refresh tiny` carries the grades that still hold, `relgrade revise tiny --cause ...` grades all"
+    said = f"corpus.jsonl changed since round 1 was opened, which is frozen: {ways} anew"
+    assert re.search(rf"outdated +runs +{re.escape(said)}\n", told), told
+    assert "relgrade run" not in told and re.search(r"done +P41 ", told), told
+    assert told.endswith("with them: relgrade refresh tiny, or relgrade revise tiny --cause ...\n")
 
 
 def test_p33_other_bytes_that_say_the_same_are_no_change(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def items(study: Study, steps: Sequence[Step]) -> list[Item]:
             _little_unjudged(study, state["arm_measures"]),
         ),
         ("P45", "arms embed as they did when the latest key was pooled", _as_pooled(study)),
-        ("P41", "key and measures are published", done("published_key")),
+        ("P41", "key and measures are published", "done" if _published(study, state["published_key"]) else "open"),
     ]
     after += [
         ("P25", ALIKE.format(event.body["why"]), "note")
@@ -128,6 +128,13 @@ def _of_several_people(study: Study) -> list[tuple[str, str, str]]:
 def _stands(study: Study) -> bool:
     found = standing_of(study.log, study.round)
     return found is not None and found.decides
+
+
+def _published(study: Study, state: str) -> bool:
+    """Files that changed after the freeze belong to the next round: what was published of this one stays so (P33)."""
+    published, key = study.label("published_key"), study.label("frozen_key")
+    stays = published is not None and key is not None and published.inputs.get("frozen_key") == key.digest
+    return state == "ready" or (stays and _stands(study))
 
 
 def _of_template(study: Study) -> bool:

@@ -6,7 +6,9 @@ The tables of a frozen round are never made again from other inputs, so that the
 from __future__ import annotations
 
 from relgrade_assets.errors import Fault, Refused
+from relgrade_assets.io import events
 from relgrade_assets.io.ledger import frozen_rounds
+from relgrade_assets.io.rounds import INPUTS
 from relgrade_assets.io.study import Study
 from relgrade_assets.schemas import TABLES, on_the_way
 
@@ -24,10 +26,7 @@ def changed_since(study: Study, table: str, *, files: bool = True) -> Refused | 
     way = [*on_the_way("frozen_key"), "frozen_key"]
     if table not in way or study.round not in study.ledger.read(lambda c: frozen_rounds(c, study.name)):
         return None
-    mend = (
-        f"Put it back, or open the next round with it: `relgrade refresh {study.name}` carries the grades that still "
-        f"hold, `relgrade revise {study.name} --cause ...` grades all anew."
-    )
+    mend = f"Put it back, or open the next round with it: {_ways(study)}."
     faults: dict[str, Fault] = {}
     for each in [t for t in way if TABLES[t].per_round and (t == table or t in on_the_way(table))]:
         label = study.label(each)
@@ -38,6 +37,8 @@ def changed_since(study: Study, table: str, *, files: bool = True) -> Refused | 
             then, now = label.inputs.get(name) or None, study.digest_of(name)
             if outer and then != now:
                 found, before = (f"{d[:12]}" if d else "nothing" for d in (now, then))
+                moved = changed_files(study, name)
+                found += f" ({', '.join(moved)} changed since the round was opened)" if moved else ""
                 expected = f"{before}, from which round {study.round} was frozen"
                 faults[name] = Fault(name, found, expected, mend)
     if not faults:
@@ -47,3 +48,49 @@ def changed_since(study: Study, table: str, *, files: bool = True) -> Refused | 
         list(faults.values()),
         untouched=f"The key and the tables of round {study.round} are as they were.",
     )
+
+
+def changed_files(study: Study, name: str) -> list[str]:
+    """Which files that a table, or a source, comes from are not those that the present round was opened with. Of
+    several runs it is not known which one. A file that is missing is waited for, and not among them.
+    """
+    opened = events.opening(study.log, study.round)
+    then = opened.body.get("inputs") if opened else None
+    if not isinstance(then, dict):
+        return []
+    found = []
+    for source in INPUTS:
+        comes_from = name == source or (
+            name in TABLES and any(source in TABLES[t].inputs for t in (name, *on_the_way(name)))
+        )
+        if comes_from and study.source_digest(source) not in (None, then.get(source)):
+            files = study.source_files(source)
+            found.append(files[0] if len(files) == 1 else f"one of {', '.join(files)}")
+    return found
+
+
+def passed_by(study: Study, table: str) -> str:
+    """Where the present round is frozen and files that `table` comes from were changed since: which, and the ways on.
+    Empty elsewhere.
+    """
+    if not study.has_ledger or study.round not in study.ledger.read(lambda c: frozen_rounds(c, study.name)):
+        return ""
+    moved = changed_files(study, table)
+    if not moved:
+        return ""
+    return f"{', '.join(moved)} changed since round {study.round} was opened, which is frozen: {_ways(study)}"
+
+
+def commands_on(study: Study) -> str:
+    """The commands that open the next round after a freeze: no grade of a void round is carried."""
+    revise = f"relgrade revise {study.name} --cause ..."
+    return revise if _void(study) else f"relgrade refresh {study.name}, or {revise}"
+
+
+def _ways(study: Study) -> str:
+    anew = f"`relgrade revise {study.name} --cause ...` grades all anew"
+    return anew if _void(study) else f"`relgrade refresh {study.name}` carries the grades that still hold, {anew}"
+
+
+def _void(study: Study) -> bool:
+    return any(e.kind == "voided" and e.round == study.round for e in study.log)

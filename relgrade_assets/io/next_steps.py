@@ -10,7 +10,7 @@ import polars as pl
 from relgrade_assets.errors import NotThere, Refused, Waiting
 from relgrade_assets.io import attempts, events
 from relgrade_assets.io.calibration import uncalibrated
-from relgrade_assets.io.frozen_inputs import changed_since
+from relgrade_assets.io.frozen_inputs import changed_since, commands_on, passed_by
 from relgrade_assets.io.judging import graded
 from relgrade_assets.io.ledger import Whose
 from relgrade_assets.io.progress import Step
@@ -43,7 +43,10 @@ def next_steps(study: Study, steps: Sequence[Step]) -> list[Next]:
     for step in (s for s in steps if s.state == "waiting"):
         found += [one for one in waited_for(study, step) if one not in found]
     made_by_run = [s for s in steps if TABLES[s.table].group != "refresh"]  # that has a command and a sensor of its own
-    if any(s.state in ("open", "outdated") and not s.text.startswith("after ") for s in made_by_run):
+    to_make = [s.table for s in made_by_run if s.state in ("open", "outdated") and not s.text.startswith("after ")]
+    if any(passed_by(study, table) for table in to_make):
+        return [_after_freeze(study)]
+    if to_make:
         return [Next("owner", "make what can be made now", f"relgrade run {study.name}"), *found]
     if not found:
         folder = study.home.published / study.name
@@ -63,11 +66,15 @@ def _after_refusal(study: Study, step: Step) -> Next:
     if protocol:
         return Next("owner", "put experiment.yaml and rubric back, or open the next round with them", revise)
     if changed_since(study, step.table) is not None:
-        return Next("owner", "put the changed files back, or open the next round with them", revise)
+        return _after_freeze(study)
     if step.table == "frozen_key":
         what = "read the disagreements (`relgrade desk`), mend their causes, and open the next round"
         return Next("owner", what, revise)
     return Next("owner", f"mend what refuses {step.table}; all faults at once", f"relgrade check {name}")
+
+
+def _after_freeze(study: Study) -> Next:
+    return Next("owner", "put the changed files back, or open the next round with them", commands_on(study))
 
 
 def waited_for(study: Study, step: Step) -> list[Next]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relgrade_assets.errors import NotThere, Refused, Waiting
-from relgrade_assets.io.frozen_inputs import changed_since
+from relgrade_assets.io.frozen_inputs import changed_since, passed_by
 from relgrade_assets.io.judging import graded, unmet
 from relgrade_assets.io.readers.intents import read_intents
 from relgrade_assets.io.rounds import frozen
@@ -70,8 +70,11 @@ def _step(study: Study, table: str, before: dict[str, Step]) -> Step:
         return Step(table, "ready", f"{study.digest_of(table) or ''}"[:12])
     if held_up:
         return Step(table, "open", f"after {', '.join(held_up)}")
-    made = study.path(table).is_file()
-    return Step(table, "outdated" if made else "open", "\n".join(map(str, faults)) if made else "can be made now")
+    if not study.path(table).is_file():
+        return Step(table, "open", "can be made now")
+    if TABLES[table].group == "refresh":
+        return Step(table, "outdated", f"`relgrade staleness {study.name}` looks again")
+    return Step(table, "outdated", passed_by(study, table) or "\n".join(map(str, faults)))
 
 
 def waits_for(study: Study, table: str) -> Waiting | None:

@@ -302,20 +302,25 @@ class Study:
                 return digest([[e.round, e.body["key_digest"]] for e in self.log if e.kind == "frozen"])
             case "events":
                 return digest([[e.seq, e.hash] for e in self.log if e.kind == "opened"])
+        each = [(named, _path_digest(self.file(named))) for named in self.source_files(name)]
+        return None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
+
+    def source_files(self, name: str) -> list[str]:
+        """The files that are one of the sources which are files, as the design names them."""
+        d = self.design
+        match name:
             case "query_log":
-                files = [d.query_log.file, *([d.strata.labelled] if d.strata.labelled else [])]
+                return [d.query_log.file, *([d.strata.labelled] if d.strata.labelled else [])]
             case "corpus":
-                files = [d.corpus.path]
+                return [d.corpus.path]
             case "run_files":
-                files = [a.run for a in d.arms]
+                return [a.run for a in d.arms]
             case "spot_check_file":
-                files = [SPOT_CHECK_FILE]
+                return [SPOT_CHECK_FILE]
             case "intent_file":
-                files = [d.intents.file]
+                return [d.intents.file]
             case _:
                 raise KeyError(name)
-        each = [(named, _path_digest(self.file(named))) for named in files]
-        return None if any(d is None for _, d in each) else digest([list(pair) for pair in each])
 
     def _carried_digest(self) -> str:
         """Of what earlier rounds' graders answered, where this round may take it (P30, P44)."""
