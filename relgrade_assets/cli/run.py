@@ -62,20 +62,20 @@ def run(
     """Register the experiment, observe its sources, and run a job of the graph (or only `tables`) in this process.
 
     Refused where the design can't be used, or was changed since the round's first grade (P2), and where another run of
-    the experiment is at work and does not end soon. What happens in the graph
-    is told in the outcome.
+    the experiment is at work and does not end soon. What happens in the graph is told in the outcome.
     """
-    with turn(home, name, tell=warn):
-        return _run(home, name, job, at, tables)
-
-
-def _run(home: Home, name: str, job: str, at: str, tables: Sequence[str]) -> Outcome:
-    study = open_study(home, name)
     per_round = any(TABLES[t].per_round for t in tables) if tables else job not in _OUTSIDE_ROUNDS
-    with suppress(NotThere):  # a rubric that is not there yet: every table says that it waits for it
-        if per_round:
-            study.require_protocol_of_round()
-    with _inside(home):
+
+    def usable() -> Study:
+        study = open_study(home, name)
+        with suppress(NotThere):  # a rubric that is not there yet: every table says that it waits for it
+            if per_round:
+                study.require_protocol_of_round()
+        return study
+
+    usable()  # before anything is written, were it a lock
+    with turn(home, name, tell=warn), _inside(home):
+        study = usable()  # as the run before left it
         import dagster as dg
 
         from relgrade_assets.definitions import EXPERIMENT, defs, observations
