@@ -291,8 +291,8 @@ def test_every_row_of_the_key_has_a_way_back(finished: Path) -> None:
         assert all(link.rows for link in found.links)
 
 
-def test_what_was_changed_on_the_way_is_told(finished: Path, tmp_path: Path) -> None:
-    """A table rewritten with its label, a changed passage, a changed log."""
+def test_what_was_changed_on_the_way_is_told(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P33: a table rewritten with its label, a changed passage, a changed log."""
     top = copy(finished, tmp_path / "top")
     query_id, chunk_id = pair_of(top)
     rewrite(top, "contributions", lambda frame: frame.with_columns(rank=frame["rank"] + 1))
@@ -310,6 +310,16 @@ def test_what_was_changed_on_the_way_is_told(finished: Path, tmp_path: Path) -> 
     ]
     log = found.links[-1]
     assert log.rows == () and log.note.startswith("rows 4 of a log that is no longer there as it was")
+    assert found.proofs[-1].holds is None, "contributions are not those of the round"
+    page = served(top, "olga", "owner").get(f"/e/tiny/trace?query={query_id}&chunk={chunk_id}").text
+    code, said = command(top, monkeypatch, tmp_path / "dagster", "trace", "tiny", query_id, chunk_id)
+    assert code == 1 and "Not everything on the way is proved" in said
+    for text, word, at_desk in (
+        ("the chunk in the corpus is still the one that was pooled", "NO ", "No"),
+        ("every arm that found it has it in its run at that rank: sha256 of contributions: ", "not known", "Not known"),
+    ):
+        assert f"  {word}  {text}" in said and f"<li>{at_desk}: {text}" in page
+    assert "<p>Not known.</p>" in page and "\n  not known\n" in said
 
 
 def test_a_query_or_chunk_that_is_not_there_is_refused_with_what_is_near(finished: Path) -> None:
