@@ -192,11 +192,8 @@ class _Tables:
                 sample = self.later("query_sample")
                 if sample:
                     return sample
-                what, then, now = (
-                    "the query log",
-                    str(self._opened.get("query_log") or ""),
-                    self.input(table, "query_log"),
-                )
+                what, now = "digest of the query log", self.input(table, "query_log")
+                then = str(self._opened.get("query_log") or "")
             case _:
                 then = str(self.about["inputs"].get(table) or "")
         if then and then == now:
