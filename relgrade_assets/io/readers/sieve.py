@@ -210,15 +210,16 @@ def _query_change(buffer: bytearray, end: int) -> int:
 
 def _parquet(path: Path) -> Iterator[Slice]:
     """Parquet whose columns have their plain types already."""
-    scan = pl.scan_parquet(path, use_statistics=False)
+    # One column after the other: the cores are busy with the rows that came before.
+    scan = pl.scan_parquet(path, use_statistics=False, parallel="none")
     schema = scan.collect_schema()
     plain = {"query_id": pl.String, "chunk_id": pl.String, "score": pl.Float64}
     rank = schema.get("rank")
     if any(schema.get(column) != dtype for column, dtype in plain.items()) or (rank and not rank.is_integer()):
         yield lambda: None
         return
-    rest = scan.select(*plain, *(["rank"] if rank else [])).clear().collect()
-    due, seen = scan.select(pl.len()).collect().item(), 0
+    rest = pl.DataFrame(schema={column: schema[column] for column in (*plain, *["rank"] * bool(rank))})
+    seen = 0
     for batch in scan.select(rest.columns).collect_batches(maintain_order=True):
         seen += batch.height
         # Up to where the last query of the batch begins; one that fills it whole waits for what follows.
@@ -229,6 +230,7 @@ def _parquet(path: Path) -> Iterator[Slice]:
             rest = batch[cut:]
         else:
             rest = pl.concat([rest, batch])
+    due = scan.select(pl.len()).collect().item()
     if seen != due:  # batches just end where Polars panics
         raise pl.exceptions.ComputeError(f"{seen} rows of {due}")
     if rest.height:
