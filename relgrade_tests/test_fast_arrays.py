@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from io import BytesIO
 from itertools import pairwise
@@ -10,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relgrade_assets.io.readers.keys import Judgments, read_judgments
 from relgrade_assets.io.readers.plain_qrels import plain_qrels
 from relgrade_assets.io.readers.qrels import read_qrels
+from relgrade_assets.io.readers.short_ids import SHORT, short_ids
 from relgrade_assets.io.readers.sieve import whole_queries
 from relgrade_assets.io.readers.trec_bytes import trec_rows
 from relgrade_assets.methods import id_words
@@ -195,6 +199,38 @@ def test_plain_columns_of_ids_begin_neither_with_a_blank_nor_a_number_sign(ids: 
     assert (column_ids(column, plain=True) is not None) is taken and column_ids(column) is not None
 
 
+ODD = st.sampled_from(["12345678", "x" * 12, "x" * 13, "\u00e9", "a\0b", "\x7f", "#a", "a#"])
+ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=14)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(ASCII, st.sampled_from(["12345678", "x" * 12, "x" * 13, "\u00e9", "a\0b", "\x7f", "#a", "a#"])))
+)
+def test_short_ids_are_those_that_are_read_byte_by_byte(ids: list[str]) -> None:
+    """From Arrow's views: nothing that is not plain, empty or over twelve bytes is taken, and all else is."""
+    column = pl.Series(ids, dtype=pl.String)
+    found, due = short_ids(column), column_ids(column, plain=True)
+    fit = bool(ids) and all(0 < len(name.encode()) <= SHORT and " " not in name for name in ids) and due is not None
+    assert (found is not None) is fit
+    if found is not None and due is not None:
+        assert found.text().tolist() == due.text().tolist() and len(found.words) == len(due.words)
+
+
+def test_short_ids_of_slices_and_of_many_chunks() -> None:
+    """A slice begins within Arrow's buffer; chunks may need different widths; nothing of Polars is held afterwards."""
+    whole = pl.Series([f"id-{i}" for i in range(1000)])
+    parts = [whole[7:300], pl.Series(["twelve-bytes"] * 3), whole[990:], whole[:0]]
+    column = pl.concat(parts, rechunk=False)
+    assert column.n_chunks() > 2
+    found, due = short_ids(column), column.to_list()
+    del column, parts, whole
+    gc.collect()
+    assert found is not None and [name.decode() for name in found.text().tolist()] == due
+    assert short_ids(pl.Series([None, "a"], dtype=pl.String)) is None
+    assert short_ids(pl.Series([1, 2])) is None
+
+
 # judgments
 
 
@@ -213,9 +249,9 @@ def test_plain_qrels_are_what_the_reader_that_explains_reads(
     """The rows and their order; what is looked up in them; without a line end at the end too."""
     path, text = tmp_path / "qrels", qrels_text(pairs, blank)
     due = read_qrels(_written(path, text), name="qrels").frame.select("query_id", "chunk_id", "grade")
-    for given in (text, text[:-1]):
-        read = read_judgments(_written(path, given), name="qrels")
-        assert plain_qrels(given.encode()) is not None and read.frame.equals(due)
+    for said in (text, text[:-1]):
+        read = read_judgments(_written(path, said), name="qrels")
+        assert plain_qrels(said.encode()) is not None and read.frame.equals(due)
         assert read.grades.equals(due.select("query_id", "grade"))
         assert read.query_ids == sorted(set(due["query_id"]))
         slow = Judgments(due)

@@ -23,6 +23,7 @@ from relgrade_assets.errors import Notice
 from relgrade_assets.io.parquet import BROKEN, unspoken
 from relgrade_assets.io.readers.records import format_of
 from relgrade_assets.io.readers.runs import TIES
+from relgrade_assets.io.readers.short_ids import short_ids
 from relgrade_assets.io.readers.trec_bytes import keep_memory, trec_rows
 from relgrade_assets.io.text import LINE_LIMIT, read_text
 from relgrade_assets.methods.hits import Ints, ints
@@ -240,7 +241,9 @@ def _parquet(path: Path) -> Iterator[Slice]:
 def _parquet_rows(frame: pl.DataFrame) -> tuple[Rows, int] | None:
     ranks = frame["rank"].cast(pl.Int64) if "rank" in frame.columns else None
     blocks = frame["query_id"].rle().struct.unnest()
-    names, chunks = column_ids(blocks["value"], plain=True), column_ids(frame["chunk_id"], plain=True)
+    names, chunks = column_ids(blocks["value"], plain=True), short_ids(frame["chunk_id"])
+    if chunks is None:
+        chunks = column_ids(frame["chunk_id"], plain=True)
     if names is None or chunks is None or frame["score"].null_count() or (ranks is not None and ranks.null_count()):
         return None
     given = None if ranks is None else ints(ranks)
