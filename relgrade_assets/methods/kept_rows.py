@@ -60,7 +60,7 @@ class Judged:
         if (known[1:] == known[:-1]).any():
             return None
         # Leading bits leave few rows to look for; the table is small enough to stay near the processor.
-        shift = np.uint64(64 - min(22, (16 * len(known)).bit_length()))
+        shift = np.uint64(64 - min(22, (64 * len(known)).bit_length()))
         marks = np.zeros(1 << int(64 - shift), dtype=np.bool_)
         marks[(known >> shift).view(np.int64)] = True
         rows = np.flatnonzero(marks[(hashes >> shift).view(np.int64)])
