@@ -64,6 +64,22 @@ def run_keys(
     return {name: f"{name}:{found[name]}:{since[name]}" for name in found}, json.dumps(kept, sort_keys=True)
 
 
+def sought(
+    context: dg.SensorEvaluationContext,
+    studies: Studies,
+    look: Callable[[Study], T | None],
+    digest: Callable[[T], str],
+) -> tuple[dict[str, tuple[T, str]], str]:
+    """What `look` finds where no run is at work, by experiment, with the run key to ask for; and the next cursor.
+    `digest` tells one find from another.
+    """
+    busy = at_work(studies)  # before the look: what a run changes meanwhile is for the next tick
+    found = each(context, studies, look)
+    seen = {name: digest(one) for name, one in found.items()}
+    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
+    return {name: (found[name], key) for name, key in keys.items()}, cursor
+
+
 def asked(
     requests: Iterable[dg.RunRequest],
     cursor: str,

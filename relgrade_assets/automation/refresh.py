@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
-from relgrade_assets.automation.asking import REASON, asked, at_work, each, run_keys
+from relgrade_assets.automation.asking import REASON, asked, each, sought
 from relgrade_assets.automation.jobs import REPOOLED
 from relgrade_assets.errors import Refused
 from relgrade_assets.io.refreshing import Due, changed_under_key, due_now
@@ -46,19 +46,15 @@ def inputs_under_key(context: dg.SensorEvaluationContext, studies: Studies) -> d
     """Where log, corpus, runs or design changed under a frozen key, make again what hangs on them up to the pools, and
     nothing else (P43).
     """
-    busy = at_work(studies)
-    found = each(context, studies, lambda study: changed_under_key(study, REPOOLED))
-    seen = {name: c.digest for name, c in found.items()}
-    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
+    found, cursor = sought(context, studies, lambda study: changed_under_key(study, REPOOLED), lambda c: c.digest)
     requests = [
         dg.RunRequest(
-            run_key=keys[name],
+            run_key=key,
             partition_key=name,
             asset_selection=[dg.AssetKey(t) for t in change.tables],
             tags={REASON: change.reason},
         )
-        for name, change in found.items()
-        if name in keys
+        for name, (change, key) in found.items()
     ]
     return asked(requests, cursor, otherwise="nothing changed under a key")
 
@@ -66,11 +62,8 @@ def inputs_under_key(context: dg.SensorEvaluationContext, studies: Studies) -> d
 @dg.sensor(job_name="open_refresh", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
 def stale_keys(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Where a trigger is due on which the design says to act, open the next round (P43)."""
-    busy = at_work(studies)
-    found = each(context, studies, due_now)
-    seen = {name: due.digest for name, due in found.items()}
-    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
-    requests = [dg.RunRequest(run_key=keys[n], partition_key=n, tags=_tags(found[n])) for n in keys]
+    found, cursor = sought(context, studies, due_now, lambda due: due.digest)
+    requests = [dg.RunRequest(run_key=k, partition_key=name, tags=_tags(due)) for name, (due, k) in found.items()]
     return asked(requests, cursor, otherwise="no trigger to act on is due")
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 
 from relgrade_assets.assets.build import EXPERIMENT
 from relgrade_assets.assets.sources import observations
-from relgrade_assets.automation.asking import REASON, asked, at_work, each, run_keys
+from relgrade_assets.automation.asking import REASON, asked, sought
 from relgrade_assets.automation.refresh import inputs_under_key, stale_keys
 from relgrade_assets.automation.standing import keys_that_fell
 from relgrade_assets.errors import Refused
@@ -54,12 +54,10 @@ def experiment_folders(context: dg.SensorEvaluationContext, studies: Studies) ->
 @dg.sensor(job_name="everything", minimum_interval_seconds=15, default_status=dg.DefaultSensorStatus.RUNNING)
 def people_are_done(context: dg.SensorEvaluationContext, studies: Studies) -> dg.SensorResult:
     """Start what comes next when the last review or grade that an experiment waited for is in."""
-    busy = at_work(studies)
-    found = each(context, studies, complete_now)
-    seen = {name: done.digest for name, done in found.items()}
-    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
+    found, cursor = sought(context, studies, complete_now, lambda done: done.digest)
     requests = [
-        dg.RunRequest(run_key=keys[name], partition_key=name, tags={REASON: found[name].reason}) for name in keys
+        dg.RunRequest(run_key=key, partition_key=name, tags={REASON: done.reason})
+        for name, (done, key) in found.items()
     ]
     return asked(requests, cursor, otherwise="no experiment became complete")
 

@@ -7,7 +7,7 @@ import json
 import dagster as dg
 
 from relgrade_assets.assets.build import RESTS_ON_A_KEY
-from relgrade_assets.automation.asking import REASON, asked, at_work, each, run_keys
+from relgrade_assets.automation.asking import REASON, asked, sought
 from relgrade_assets.io.standing import Standing
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import examine
@@ -22,22 +22,19 @@ def keys_that_fell(context: dg.SensorEvaluationContext, studies: Studies) -> dg.
     """Where a grade of the present round was changed after its measures were read, void the round, say so on every
     table of its key, and run the checks, which then fail (P35).
     """
-    busy = at_work(studies)
-    found = each(context, studies, _void)
-    before = json.loads(context.cursor or "{}")
-    seen = {name: f"{fell.round}:{fell.since}" for name, fell in found.items()}
-    keys, cursor = run_keys(seen, context.cursor, at=studies.clock(), busy=busy)
-    new = [name for name in keys if before.get(name, [""])[0] != seen[name]]
+    found, cursor = sought(context, studies, _void, lambda fell: f"{fell.round}:{fell.since}")
+    before, now = json.loads(context.cursor or "{}"), json.loads(cursor)
+    new = {name: fell for name, (fell, _) in found.items() if before.get(name) != now[name]}
     return asked(
         [
-            dg.RunRequest(run_key=keys[n], partition_key=n, tags={REASON: f"round {found[n].round} is void"})
-            for n in new
+            dg.RunRequest(run_key=found[name][1], partition_key=name, tags={REASON: f"round {fell.round} is void"})
+            for name, fell in new.items()
         ],
         cursor,
         otherwise="every key that stood still stands",
         told=[
-            dg.AssetObservation(table, partition=name, metadata={"standing": found[name].banner}, description="void")
-            for name in new
+            dg.AssetObservation(table, partition=name, metadata={"standing": fell.banner}, description="void")
+            for name, fell in new.items()
             for table in ON_A_KEY
         ],
     )

@@ -145,6 +145,15 @@ def locked(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         os.close(handle)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock file `path` at this moment; the file is made if missing."""
+    try:
+        with locked(path):
+            return False
+    except Held:
+        return True
+
+
 @contextmanager
 def disk_faults(path: Path) -> Iterator[None]:
     """Turn what the disk says about `path` into one Refused that says what to do."""

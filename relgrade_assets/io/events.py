@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import polars as pl
 import sqlalchemy as sa
@@ -247,6 +248,18 @@ def current_round(events: Sequence[Event]) -> int:
 def opening(events: Sequence[Event], round: int) -> Event | None:
     """The event that opened `round`, or None."""
     return next((event for event in events if event.kind == "opened" and event.round == round), None)
+
+
+def opened_on(events: Sequence[Event], round: int) -> dict[str, Any]:
+    """Digests of log, corpus, runs and intents that `round` was opened on (P43); empty where none is told."""
+    opened = opening(events, round)
+    inputs = opened.body.get("inputs") if opened else None
+    return inputs if isinstance(inputs, dict) else {}
+
+
+def voided(events: Sequence[Event], round: int) -> Event | None:
+    """The event that voided `round` (P35), or None."""
+    return next((event for event in events if event.kind == "voided" and event.round == round), None)
 
 
 def rounds(events: Sequence[Event]) -> pl.DataFrame:

@@ -54,12 +54,9 @@ def changed_files(study: Study, name: str) -> list[str]:
     """Which files that a table, or a source, comes from are not those that the present round was opened with. Of
     several runs it is not known which one. A file that is missing is waited for, and not among them.
     """
-    opened = events.opening(study.log, study.round)
-    then = opened.body.get("inputs") if opened else None
-    if not isinstance(then, dict):
-        return []
+    then = events.opened_on(study.log, study.round)
     found = []
-    for source in INPUTS:
+    for source in INPUTS if then else ():
         comes_from = name == source or (
             name in TABLES and any(source in TABLES[t].inputs for t in (name, *on_the_way(name)))
         )
@@ -84,13 +81,10 @@ def passed_by(study: Study, table: str) -> str:
 def commands_on(study: Study) -> str:
     """The commands that open the next round after a freeze: no grade of a void round is carried."""
     revise = f"relgrade revise {study.name} --cause ..."
-    return revise if _void(study) else f"relgrade refresh {study.name}, or {revise}"
+    return revise if events.voided(study.log, study.round) else f"relgrade refresh {study.name}, or {revise}"
 
 
 def _ways(study: Study) -> str:
     anew = f"`relgrade revise {study.name} --cause ...` grades all anew"
-    return anew if _void(study) else f"`relgrade refresh {study.name}` carries the grades that still hold, {anew}"
-
-
-def _void(study: Study) -> bool:
-    return any(e.kind == "voided" and e.round == study.round for e in study.log)
+    carried = f"`relgrade refresh {study.name}` carries the grades that still hold"
+    return anew if events.voided(study.log, study.round) else f"{carried}, {anew}"

@@ -6,9 +6,10 @@ and all, doesn't count (P29). The statistics and rules are methods'.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isclose
+from typing import Any
 
 import polars as pl
 
@@ -104,6 +105,18 @@ def unmet(study: Study, verdicts: pl.DataFrame) -> list[Fault]:
         expected_gates=gates.gates_of(binary_scale=binary),
     )
     return faults or _rewritten(study, verdicts)
+
+
+def combined_then(study: Study, grades: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame | None:
+    """The combined grades of a frozen round by its own rule (P30); `about` is its key.json. None where whose grade
+    comes first is not known: of several graders the round's own experiment.yaml alone says it.
+    """
+    order = grades["grader"].unique().to_list()
+    if len(order) > 1:
+        if study.source_digest("design") != about["inputs"]["design"]:
+            return None
+        order = study.design.key_graders
+    return grading.combine(grades, order=order, rule=about["combine"])
 
 
 def _rewritten(study: Study, verdicts: pl.DataFrame) -> list[Fault]:

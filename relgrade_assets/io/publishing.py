@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import polars as pl
@@ -114,17 +113,10 @@ def published_files(study: Study, tables: dict[str, pl.DataFrame]) -> dict[str, 
         version=__version__,
         private=d.private,
         habits=spoiling,
-        sources=_sources(log, study.round),
+        sources=events.opened_on(log, study.round),
         **_exceptions(study, tables["grades"]),
     )
     return publication.sealed(files, publication.manifest_bytes(content), log)
-
-
-def _sources(log: Sequence[events.Event], round: int) -> Mapping[str, object]:
-    """Digests of log, corpus, runs and intent file as the round was opened on them (P33)."""
-    opened = events.opening(log, round)
-    found = opened.body.get("inputs") if opened is not None else None
-    return found if isinstance(found, dict) else {}
 
 
 def _exceptions(study: Study, grades: pl.DataFrame) -> _Exceptions:

@@ -89,7 +89,7 @@ def stale(
     key = pl.read_ndjson(files["key.jsonl"], schema={"query_id": pl.String, "chunk_id": pl.String, "grade": pl.Int64})
     policy = study.design.refresh or Refresh()
     return staleness.staleness(
-        _made_from(identity, events.opening(study.log, round_)),
+        _made_from(identity, events.opened_on(study.log, round_)),
         present(study, queries),
         _unjudged(study, key, runs, query_sample),
         effort(study, pools, query_sample),
@@ -188,15 +188,15 @@ def effort(study: Study, pools: pl.DataFrame, query_sample: pl.DataFrame) -> Eff
     return staleness.effort_of(asked, found, query_sample.select("query_id", "stratum"))
 
 
-def _made_from(identity: Mapping[str, Any], opened: events.Event | None) -> Situation:
-    made, inputs = identity["baseline"], opened.body.get("inputs") if opened else None
+def _made_from(identity: Mapping[str, Any], inputs: Mapping[str, Any]) -> Situation:
+    made = identity["baseline"]
     return Situation(
         chunks=made["chunks"],
         arms={a["name"]: a["family"] for a in identity["arms"]},
         index=made["index"],
         strata=tuple(made["strata"]),
         rubric=identity["rubric_sha256"],
-        sources=inputs if isinstance(inputs, dict) else {},
+        sources=inputs,
         zero_results=made["zero_results"],
         zero_clicks=made["zero_clicks"],
     )

@@ -132,7 +132,7 @@ def open_refresh(study: Study, *, cause: str, by: str, rerate: int = 0, affected
         mend = f"`relgrade revise {study.name} --cause ...` regrades, on the new inputs."
         fault = Fault(f"round {study.round}", "a gate that was not passed", "a round that may be carried", mend)
         raise Refused(f"Round {study.round} of {study.name} failed, so its grades are not carried", [fault])
-    if any(e.kind == "voided" and e.round == study.round for e in study.log):
+    if events.voided(study.log, study.round):
         mend = f"`relgrade revise {study.name} --cause ...` regrades the whole pool, blind."
         fault = Fault(f"round {study.round}", "a void round", "grades that stand", mend)
         raise Refused(f"Round {study.round} of {study.name} is void, so its grades are not carried", [fault])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relgrade_assets.errors import Refused
-from relgrade_assets.io.events import Event, head_of
+from relgrade_assets.io.events import Event, head_of, voided
 
 Status = Literal["valid", "superseded", "void", "post_hoc"]
 
@@ -82,7 +82,7 @@ def standing_of(log: Sequence[Event], round: int, key_digest: str | None = None)
     )
     if mine is None:
         return None
-    void = next((e for e in log if e.kind == "voided" and e.round == round), None)
+    void = voided(log, round)
     later = next((e for e in log if e.kind == "opened" and e.round > round), None)
     status: Status
     if mine.kind == "corrected":

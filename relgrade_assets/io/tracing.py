@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from relgrade_assets.errors import Fault, NotThere, Refused
 from relgrade_assets.io import events
 from relgrade_assets.io.frames import read_label, read_table
+from relgrade_assets.io.judging import combined_then
 from relgrade_assets.io.ledger import answers as ledger_answers
 from relgrade_assets.io.ledger import attempts, prompts
 from relgrade_assets.io.standing import standing_of
 from relgrade_assets.io.study import Study
 from relgrade_assets.io.voiding import examine
-from relgrade_assets.methods.grading import combine
 from relgrade_assets.methods.key import canonical_bytes
 from relgrade_assets.methods.normalise import normalised
 from relgrade_assets.methods.pooling import chunk_digest
@@ -96,7 +96,7 @@ def trace_of(study: Study, query: str, chunk_id: str, *, round: int | None = Non
     key_sha = next(str(e.body["key_digest"]) for e in log if e.kind == "frozen" and e.round == number)
     stored = study.keys.load(study.name, number, key_digest=key_sha)
     about: Row = json.loads(stored["key.json"])
-    tables = _Tables(study, number, about, events.opening(log, number))
+    tables = _Tables(study, number, about, events.opened_on(log, number))
     query_id = _query_id(tables, query)
     _require_pooled(tables, query_id, chunk_id)
     pair = {"query_id": query_id, "chunk_id": chunk_id}
@@ -155,10 +155,9 @@ class _Tables:
     were made again since from other inputs.
     """
 
-    def __init__(self, study: Study, number: int, about: Row, opened: events.Event | None) -> None:
+    def __init__(self, study: Study, number: int, about: Row, opened_on: Row) -> None:
         self._study, self._number, self.about = study, number, about
-        inputs = opened.body.get("inputs") if opened else None
-        self._opened: Row = inputs if isinstance(inputs, dict) else {}
+        self._opened = opened_on
         self._frames: dict[tuple[str, int], pl.DataFrame] = {}
 
     def read(self, table: str, round_: int | None = None) -> pl.DataFrame:
@@ -368,14 +367,10 @@ def _proofs(
 def _combined(study: Study, tables: _Tables, row: Row, pair: Mapping[str, str]) -> Proof:
     """P30, by the round's own rule; the order of several graders is known from the round's own design alone."""
     text = "its grade is the combined grade of the key's graders"
-    grades = tables.read("grades").filter(_of(pair))
-    order = grades["grader"].unique().to_list()
-    if len(order) > 1:
-        if study.source_digest("design") != tables.about["inputs"]["design"]:
-            return Proof(text, None, "experiment.yaml, which says whose grade comes first, was another in this round")
-        order = study.design.key_graders
-    combined = combine(grades, order=order, rule=tables.about["combine"])["grade"].to_list()
-    return Proof(text, combined == [row["grade"]])
+    combined = combined_then(study, tables.read("grades").filter(_of(pair)), tables.about)
+    if combined is None:
+        return Proof(text, None, "experiment.yaml, which says whose grade comes first, was another in this round")
+    return Proof(text, combined["grade"].to_list() == [row["grade"]])
 
 
 def _present(study: Study, pair: Mapping[str, str]) -> str | None:

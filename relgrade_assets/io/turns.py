@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from relgrade_assets.errors import Fault, Refused
-from relgrade_assets.io.atomic import Held, locked, write_bytes
+from relgrade_assets.io.atomic import Held, is_locked, locked, write_bytes
 from relgrade_assets.io.home import Home
 
 WAIT_SECONDS = 120.0
@@ -66,13 +66,7 @@ def turn(
 def taken(home: Home, name: str) -> bool:
     """Whether some run has the turn of an experiment at this moment."""
     path = _lock(home, name)
-    if not path.exists():
-        return False
-    try:
-        with locked(path):
-            return False
-    except Held:
-        return True
+    return path.exists() and is_locked(path)
 
 
 def _lock(home: Home, name: str) -> Path:

@@ -18,8 +18,8 @@ from relgrade_assets.errors import Fault
 from relgrade_assets.io import measuring
 from relgrade_assets.io.events import Event
 from relgrade_assets.io.frames import Label, content_digest
+from relgrade_assets.io.judging import combined_then
 from relgrade_assets.io.study import Study
-from relgrade_assets.methods import grading
 from relgrade_assets.methods import key as key_methods
 from relgrade_assets.schemas import TABLES
 
@@ -77,15 +77,13 @@ def key_again(study: Study, held: Held, about: Mapping[str, Any], key: str, n: i
         yield "no table grades"
         return
     grades = held["grades"][0]
-    order = grades["grader"].unique().to_list()
-    if len(order) > 1:
-        order = study.design.key_graders
-        if study.source_digest("design") != about["inputs"]["design"]:
-            yield f"{_OTHER_DESIGN}, so whose grade comes first is not known"
-            return
+    combined = combined_then(study, grades, about)
+    if combined is None:
+        yield f"{_OTHER_DESIGN}, so whose grade comes first is not known"
+        return
     pairs = grades.select(_PAIR).unique()
     made = key_methods.build(
-        grading.combine(grades, order=order, rule=about["combine"]),
+        combined,
         pairs,
         pairs.select("query_id", stratum=pl.lit("")).unique(),
         relevant_from=about["scale"]["relevant_from"],

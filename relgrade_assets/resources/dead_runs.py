@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from relgrade_assets.io.atomic import Held, locked
+from relgrade_assets.io.atomic import is_locked, locked
 from relgrade_assets.io.home import Home
 
 TAG = "relgrade/process"
@@ -24,10 +24,9 @@ _UNFINISHED = (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg
 @contextmanager
 def alive(home: Home, instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
     """Give back what dead runs hold, then hold a lock for a run of this process; the tag that the run must have."""
-    folder = home.state / "locks" / "runs"
     bury(home, instance)
     name = secrets.token_hex(8)
-    path = folder / f"{name}.lock"
+    path = _lock(home, name)
     with locked(path):
         yield {TAG: name}
         path.unlink(missing_ok=True)
@@ -36,8 +35,8 @@ def alive(home: Home, instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 def bury(home: Home, instance: dg.DagsterInstance) -> None:
     """Report the dead runs of this home as failed, and give back what they and ended runs hold."""
     for run in instance.get_runs(dg.RunsFilter(statuses=list(_UNFINISHED))):
-        path = home.state / "locks" / "runs" / f"{run.tags.get(TAG, '')}.lock"
-        if TAG in run.tags and path.is_file() and _is_dead(path):
+        path = _lock(home, run.tags.get(TAG, ""))
+        if TAG in run.tags and path.is_file() and not is_locked(path):
             instance.report_run_failed(run, "The process of this run was killed.")
             path.unlink(missing_ok=True)
     storage = instance.event_log_storage
@@ -51,9 +50,5 @@ def bury(home: Home, instance: dg.DagsterInstance) -> None:
                 storage.free_concurrency_slots_for_run(run_id)
 
 
-def _is_dead(path: Path) -> bool:
-    try:
-        with locked(path):
-            return True
-    except Held:
-        return False
+def _lock(home: Home, name: str) -> Path:
+    return home.state / "locks" / "runs" / f"{name}.lock"
