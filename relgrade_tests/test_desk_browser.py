@@ -207,6 +207,17 @@ def test_a_network_that_drops_loses_nothing_and_sends_once(chromium: Chrome, at:
     assert len(rows) == 14 == len(set(rows)), "each once"
 
 
+def desk_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The desk takes no answer from now on, until what this gives is called."""
+    taking = own_work.take
+
+    def away(*args: object) -> None:
+        raise own_work.NotNow("busy")
+
+    monkeypatch.setattr(own_work, "take", away)
+    return lambda: monkeypatch.setattr(own_work, "take", taking)
+
+
 def test_what_waits_outlives_the_page_and_is_sent_once(
     chromium: Chrome, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,19 +226,14 @@ def test_what_waits_outlives_the_page_and_is_sent_once(
     """
     at.enter(chromium, "ann", path="/e/tiny/grade")
     ready(chromium)
-    taking = own_work.take
-
-    def away(*args: object) -> None:
-        raise own_work.NotNow("busy")
-
-    monkeypatch.setattr(own_work, "take", away)
+    back = desk_away(monkeypatch)
     said = [f"waits {n}" for n in range(3)]
     for reason in said:
         grade(chromium, "0", reason)
     until(lambda: text(chromium, "queue").startswith("3 answers wait"), "it is said")
     chromium.get("about:blank")
     assert at.kept().is_empty()
-    monkeypatch.setattr(own_work, "take", taking)
+    back()
     chromium.get(at.address + "/e/tiny/grade")
     ready(chromium)
     until(lambda: sorted(at.kept()["reason"]) == said, "all that waited")
@@ -249,12 +255,7 @@ def test_what_waits_is_sent_in_order_though_the_clock_was_set_back(
     """
     at.enter(chromium, "ann", path="/e/tiny/grade")
     ready(chromium)
-    taking = own_work.take
-
-    def away(*args: object) -> None:
-        raise own_work.NotNow("busy")
-
-    monkeypatch.setattr(own_work, "take", away)
+    back = desk_away(monkeypatch)
     first = text(chromium, "where")
     grade(chromium, "0", "says where it is")
     chromium.execute_script("const now = Date.now; Date.now = () => now() - 86400000")
@@ -263,7 +264,7 @@ def test_what_waits_is_sent_in_order_though_the_clock_was_set_back(
     press(chromium, "2")
     until(lambda: text(chromium, "where") != first, "graded again")
     chromium.get("about:blank")
-    monkeypatch.setattr(own_work, "take", taking)
+    back()
     chromium.get(at.address + "/e/tiny/grade")
     ready(chromium)
     until(lambda: text(chromium, "queue") == "" and not at.kept().is_empty(), "nothing waits any more")

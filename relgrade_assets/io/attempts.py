@@ -147,12 +147,7 @@ def asked(ledger: Ledger, whose: Whose) -> pl.DataFrame:
 def tried(ledger: Ledger, whose: Whose) -> pl.DataFrame:
     """Every attempt of a grader in a round: columns TRIED, oldest first."""
     columns = [prompts.c[name] if name in ("query_id", "chunk_ids") else attempts.c[name] for name in TRIED]
-    wanted = (
-        sa.select(*columns)
-        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
-        .where(*_of(attempts, whose))
-        .order_by(attempts.c.id)
-    )
+    wanted = _with_prompts(whose, *columns).order_by(attempts.c.id)
     return _frame(ledger, wanted, TRIED)
 
 
@@ -160,26 +155,16 @@ def accepted_by(ledger: Ledger, whose: Whose) -> frozenset[tuple[str, str]]:
     """What gave the accepted replies of a grader in a round: the version that the command reported, and the prompt's
     template.
     """
-    wanted = (
-        sa.select(attempts.c.version, prompts.c.template)
-        .distinct()
-        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
-        .where(*_of(attempts, whose), attempts.c.outcome == "accepted")
-    )
-    return frozenset(
-        (str(version), str(template)) for version, template in ledger.read(lambda c: c.execute(wanted).all())
-    )
+    wanted = _with_prompts(whose, attempts.c.version, prompts.c.template).where(attempts.c.outcome == "accepted")
+    rows = ledger.read(lambda c: c.execute(wanted.distinct()).all())
+    return frozenset((str(version), str(template)) for version, template in rows)
 
 
 def exhausted(ledger: Ledger, whose: Whose) -> frozenset[tuple[str, str]]:
     """Pairs (query, chunk) of prompts that were asked as often as the design allows, without a reply to accept (P20).
     Pairs graded since are among them.
     """
-    wanted = (
-        sa.select(prompts.c.query_id, prompts.c.chunk_ids)
-        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
-        .where(*_of(attempts, whose), attempts.c.outcome == "exhausted")
-    )
+    wanted = _with_prompts(whose, prompts.c.query_id, prompts.c.chunk_ids).where(attempts.c.outcome == "exhausted")
     rows = ledger.read(lambda c: [tuple(row) for row in c.execute(wanted)])
     return frozenset((str(query), chunk) for query, chunks in rows for chunk in json.loads(chunks))
 
@@ -196,10 +181,10 @@ class Failed:
 
 def last_failed(ledger: Ledger, whose: Whose) -> Failed | None:
     """The latest attempt of a grader in a round that was refused, crashed or took too long; None without one."""
+    columns = [prompts.c.query_id, prompts.c.chunk_ids, attempts.c.outcome, attempts.c.reason]
     wanted = (
-        sa.select(prompts.c.query_id, prompts.c.chunk_ids, attempts.c.outcome, attempts.c.reason)
-        .join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
-        .where(*_of(attempts, whose), attempts.c.outcome.in_(("refused", "timeout", "crashed")))
+        _with_prompts(whose, *columns)
+        .where(attempts.c.outcome.in_(("refused", "timeout", "crashed")))
         .order_by(attempts.c.id.desc())
         .limit(1)
     )
@@ -208,6 +193,12 @@ def last_failed(ledger: Ledger, whose: Whose) -> Failed | None:
         return None
     query, chunks, outcome, reason = row
     return Failed(str(query), tuple(json.loads(chunks)), str(outcome), str(reason))
+
+
+def _with_prompts(whose: Whose, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Columns of the attempts of a grader in a round, and of the prompt that each asked."""
+    both = sa.select(*columns).join_from(attempts, prompts, attempts.c.prompt_digest == prompts.c.prompt_digest)
+    return both.where(*_of(attempts, whose))
 
 
 def _of(table: sa.Table, whose: Whose) -> list[sa.ColumnElement[bool]]:

@@ -126,20 +126,24 @@ def _require_on_sheet(study: Study, grader: str, pairs: pl.DataFrame, strangers:
     """
     if 4 * strangers < pairs.height or not strangers:
         return
-    for other in [*(g.name for g in study.design.graders), study.design.auditor.name]:
-        with suppress(Refused, NotThere):  # whose sheet is not made yet has none to fill
-            theirs = sheet_of(study, other) if other != grader else None
-            if theirs is not None and pairs.join(theirs, on=["query_id", "chunk_id"], how="anti").is_empty():
-                found = f"{strangers} of {pairs.height} rows are not on {grader}'s sheet, and all are on {other}'s"
-                break
-    else:
+    people = [*study.design.key_graders, study.design.auditor.name]
+    whose = next((who for who in people if who != grader and _fits(study, who, pairs)), None)
+    if whose is None:
         return
-    mend = f"Collect it as {other}'s, or take the rows out that are not {grader}'s."
+    found = f"{strangers} of {pairs.height} rows are not on {grader}'s sheet, and all are on {whose}'s"
+    mend = f"Collect it as {whose}'s, or take the rows out that are not {grader}'s."
     raise Refused(
         f"{name} fits another's sheet",
         [Fault(name, found, f"rows of {grader}'s sheet of round {study.round}", mend)],
         untouched="No row of it was taken.",
     )
+
+
+def _fits(study: Study, who: str, pairs: pl.DataFrame) -> bool:
+    """Whether all pairs are on somebody's sheet; one that is not made yet has none."""
+    with suppress(Refused, NotThere):
+        return pairs.join(sheet_of(study, who), on=_PAIR, how="anti").is_empty()
+    return False
 
 
 def _as_text(row: dict[str, object]) -> str:

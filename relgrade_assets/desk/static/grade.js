@@ -131,7 +131,7 @@
         for (const item of queue) if (item.i === row.i) row.answer = item.answer;
       },
       save(row, answer, p19) {
-          const key = crypto.randomUUID ? crypto.randomUUID() : Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+        const key = crypto.randomUUID ? crypto.randomUUID() : Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
         // What waits is sent in the order of these names, also where this machine's clock was set back meanwhile.
         const last = local.keys(prefix).pop();
         const after = last ? Number(last.slice(prefix.length, prefix.length + 15)) + 1 : 0;
