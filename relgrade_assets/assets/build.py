@@ -105,10 +105,11 @@ def table(body: Body, *, pool: str | None = None) -> dg.AssetsDefinition:
         if spec.group in RESTS_ON_A_KEY and (standing := standing_of(study.log, study.round)) is not None:
             made = standing.banner or f"{standing.status} when this was made; the checks say how it stands now"
             notices = {"standing": made, **notices}
+        label = study.label_for(name, outcome.frame)
         yield dg.MaterializeResult(
             asset_key=name,
-            value=Rows(outcome.frame, study.label_for(name, outcome.frame)),
-            data_version=dg.DataVersion(content_digest(outcome.frame)),
+            value=Rows(outcome.frame, label),
+            data_version=dg.DataVersion(label.digest),
             metadata={"rows": outcome.frame.height, **outcome.metadata, **notices, **column_lineage(name)},
             check_results=[result],
         )

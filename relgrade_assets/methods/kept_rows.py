@@ -219,11 +219,11 @@ def hits_of(runs: Mapping[str, KeptRun], query_ids: Sequence[str]) -> Hits:
         lengths, judged = runs[arm].lengths, runs[arm].judged
         query = places(lengths["query_id"], queries)
         retrieved[i * len(queries) + query[query >= 0]] = ints(lengths["retrieved"])[query >= 0]
-        query, rank = places(judged["query_id"], queries), ints(judged["rank"])
-        order = by_two(query, rank)
+        query, rank, grade = places(judged["query_id"], queries), ints(judged["rank"]), ints(judged["grade"])
         if (query < 0).any():
-            order = order[query[order] >= 0]
-        parts.append(np.stack([i * len(queries) + query[order], rank[order], ints(judged["grade"])[order]]))
+            query, rank, grade = (numbers[query >= 0] for numbers in (query, rank, grade))
+        order = by_two(query, rank)
+        parts.append(np.stack([i * len(queries) + query[order], rank[order], grade[order]]))
     cell, rank, grade = np.concatenate(parts, axis=1)
     return Hits(arms, queries, cell, rank, grade, retrieved)
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from relgrade_assets.errors import Fault, Notice, Refused
 from relgrade_assets.io.readers.plain_qrels import plain_qrels
-from relgrade_assets.io.readers.qrels import read_qrels
+from relgrade_assets.io.readers.qrels import qrels_of
 from relgrade_assets.io.readers.records import Column, collect_records
 from relgrade_assets.io.text import Missing, read_bytes, read_text
 from relgrade_assets.methods.kept_rows import Judged, judged_of
@@ -84,12 +84,11 @@ def read_judgments(
         raise Refused(f"{name} can't be used", [Fault(name, "Parquet", expected, mend)])
     if re.search(r"\.jsonl(\.gz|\.zst)?$", path.name, re.IGNORECASE):
         return _key(path, name)
-    if group is None:
-        text = read_text(path, name=name)
-        plain = plain_qrels(text.data)
-        if plain is not None:
-            return Judgments(plain, text.notices)
-    read = read_qrels(path, name=name, negatives=negatives)
+    text = read_text(path, name=name)
+    plain = plain_qrels(text.data) if group is None else None
+    if plain is not None:
+        return Judgments(plain, text.notices)
+    read = qrels_of(text, name=name, negatives=negatives)
     return Judgments(_one_grade(read.frame, name, group), read.notices)
 
 

@@ -41,6 +41,18 @@ def read_qrels(
     negatives_mapped, repeated_pairs, judge_groups, nfc_equal_ids.
     """
     text = read_text(path, name=name, inside=inside)
+    return qrels_of(text, name=name, form=form, top_grade=top_grade, negatives=negatives)
+
+
+def qrels_of(
+    text: Text,
+    *,
+    name: str,
+    form: Literal["trec", "beir"] | None = None,
+    top_grade: int | None = None,
+    negatives: Mapping[int, int] | None = None,
+) -> Read:
+    """`read_qrels`, of a file that is read already."""
     faults = Faults(name)
     if form == "beir" or (form is None and _first_line(text.data).split("\t")[:3] == list(BEIR)):
         split = _beir(text, faults)

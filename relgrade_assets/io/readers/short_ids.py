@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from relgrade_assets.methods.id_words import Bytes, Ids, Words
+from relgrade_assets.methods.id_words import Bytes, Ids, joined
 
 SHORT = 12
 """Bytes of a string that is kept inside its view."""
@@ -68,17 +68,17 @@ def short_ids(column: pl.Series) -> Ids | None:
     not begin with #."""
     if column.null_count() or not len(column):
         return None
-    found = [_words(views) for views in _views(column)]
-    if not found or any(words is None for words in found):
-        return None
-    parts = [words for words in found if words is not None]
-    width = max(len(part) for part in parts)
-    padded = [[*part, *[np.zeros(len(part[0]), dtype=np.uint64)] * (width - len(part))] for part in parts]
-    return Ids(tuple(np.concatenate(words) if len(parts) > 1 else words[0] for words in zip(*padded, strict=True)))
+    parts = []
+    for views in _views(column):
+        part = _ids(views)
+        if part is None:
+            return None
+        parts.append(part)
+    return joined(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
-def _words(views: Bytes) -> list[Words] | None:
-    """The words of some views, one where none is longer than eight bytes."""
+def _ids(views: Bytes) -> Ids | None:
+    """The ids of some views, in one word where none is longer than eight bytes."""
     n = len(views) // _VIEW
 
     def each(kind: str, at: int) -> npt.NDArray[Any]:
@@ -93,7 +93,7 @@ def _words(views: Bytes) -> list[Words] | None:
     odd = sum(np.count_nonzero((word.view(np.uint8) - np.uint8(33)) > 93) for word in words)
     if odd != 8 * n * len(words) - int(length.sum(dtype=np.int64)) or (words[0].astype(np.uint8) == ord("#")).any():
         return None
-    return words
+    return Ids(tuple(words))
 
 
 @contextmanager
