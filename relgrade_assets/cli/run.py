@@ -130,14 +130,15 @@ def _started() -> dg.DagsterInstance:
     import dagster as dg
     from sqlalchemy.exc import OperationalError
 
-    for again in range(STARTS - 1, -1, -1):
+    tried = 0
+    while True:
         try:
             return dg.DagsterInstance.get()
         except OperationalError as error:
-            if not again or not any(said in str(error) for said in ("already exists", "locked")):
+            tried += 1
+            if tried == STARTS or not any(said in str(error) for said in ("already exists", "locked")):
                 raise
             time.sleep(0.5)
-    raise RuntimeError("unreachable")
 
 
 def write_settings(home: Home) -> None:

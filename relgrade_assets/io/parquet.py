@@ -75,9 +75,9 @@ def unspoken(name: str) -> Iterator[None]:
                 _let_go()
 
 
-def read_parquet(source: Path | bytes, name: str = "") -> pl.DataFrame:
+def read_parquet(source: Path | bytes) -> pl.DataFrame:
     """The whole table. Raises one of BROKEN where it can't be read."""
-    with unspoken(name or (source.name if isinstance(source, Path) else "a Parquet file")):
+    with unspoken(source.name if isinstance(source, Path) else "a Parquet file"):
         return pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
 
 

@@ -1,8 +1,8 @@
 """Dagster's own SQLite storage, whose connections are kept open; the files and all that is in them are Dagster's.
 
 The original makes an engine, compiles its statement anew and opens and closes the file for each of the thousands of
-statements of a run; closing it writes all of SQLite's log back. That was a third of the demo's time. `dagster.yaml`
-names this class.
+statements of a run; closing it writes all of SQLite's log back. That was a quarter of the demo's processor time.
+`dagster.yaml` names this class.
 """
 
 import weakref
